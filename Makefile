@@ -1,0 +1,47 @@
+# Everything runs from the project's own .venv, which is built when it is missing or out of date.
+PYTHON ?= python3.11
+BIN := .venv/bin
+# One thread a process: two threads that fight for a busy core are far slower than one.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup demo test test-full lint format clean
+
+help:
+	@echo "make setup      build .venv with the exact versions of constraints.txt"
+	@echo "make demo       make Darcy data, train, test, write runs/demo/report.html (under 5 minutes)"
+	@echo "make test       lint, types, import law and tests"
+	@echo "make test-full  make test, and the checks that take minutes"
+	@echo "make format     rewrite the code in the project's format"
+	@echo "make clean      remove .venv and caches (never runs/)"
+
+setup: .venv/.complete
+
+# The stamp is written last, so that an interrupted build is built again. PIP_CONSTRAINT, unlike
+# --constraint, also pins what pip installs to build the package.
+.venv/.complete: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+		$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m funcattn.demo
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -m "not full"
+
+test-full: lint
+	$(BIN)/python -m pytest -n 2
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

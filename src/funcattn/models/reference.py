@@ -1,0 +1,166 @@
+"""Public checkpoints of the paper's reference code, as our model.
+
+The files are plain state dicts. What the network needs to be rebuilt is found in the names and
+shapes of the tensors; no code in a file is ever run.
+"""
+
+import pickle
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from funcattn.models.operator_transformer import Encoding, OperatorTransformer
+from funcattn.nn import (
+    FunctionalAttention,
+    GridConvolution,
+    LatticeDistances,
+    LearnedBasis,
+    Pointwise,
+    RawPositions,
+)
+from funcattn.ops import Average, Basis
+
+_LATTICE_PER_AXIS = 8
+
+
+@dataclass(frozen=True)
+class ReferenceAverage:
+    """`Average` with the stabiliser of the reference code, which is absolute: mass + 1e-5."""
+
+    def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor:
+        """The mass of each function, (b h g 1)."""
+        return Average().statistic(basis, weights)
+
+    def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
+        """The moments over the mass."""
+        return moments / (statistic + 1e-5)
+
+
+def load_reference(
+    path_or_state: str | Path | Mapping[str, Tensor | npt.NDArray[np.float64]],
+    *,
+    encoding: Encoding | None = None,
+) -> OperatorTransformer:
+    """A public checkpoint, from its file or its state dict, as an `OperatorTransformer`.
+
+    The configuration is read off the tensors. They do not tell how positions are encoded, so this
+    follows the public PDE networks, which live in the plane: distances to an 8 x 8 lattice on the
+    unit square where the network has 64 input channels or more, the coordinates otherwise. Pass
+    `encoding` for a network that differs. The model is in evaluation mode and has the dtype of the
+    file.
+    """
+    state = _read(path_or_state)
+    if "blocks.0.Attn.alpha" not in state or "preprocess.linear_post.weight" not in state:
+        raise ValueError(
+            "checkpoint: expected the tensors of a functional attention network (preprocess.*, "
+            f"blocks.*.Attn.alpha, ...), got {sorted(state)[:5]} and {max(len(state) - 5, 0)} more"
+        )
+    shared = "in_project_x.weight" in state
+    at = "" if shared else "blocks.0.Attn."
+    on_grid = state[at + "in_project_x.weight"].ndim == 4
+    scores = "in_project_basis" if on_grid else "in_project_slice"
+    layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
+    width = state["preprocess.linear_post.weight"].shape[0]
+    channels = state["preprocess.linear_pre.0.weight"].shape[1]
+    if encoding is None:
+        lattice = channels >= _LATTICE_PER_AXIS**2
+        encoding = LatticeDistances(2, per_axis=_LATTICE_PER_AXIS) if lattice else RawPositions(2)
+    inputs = channels - encoding.channels
+    features = GridConvolution if on_grid else Pointwise
+
+    def attention(width: int) -> FunctionalAttention:
+        heads = state[at + "temperature"].numel()
+        basis = LearnedBasis(
+            width,
+            heads,
+            bases=state[f"{at}{scores}.bias"].numel(),
+            features=features,
+            # The point-cloud network with a shared basis lets its temperature run free.
+            bounds=None if shared and not on_grid else (0.1, 5.0),
+        )
+        return FunctionalAttention(
+            width, heads, basis=basis, features=features, projection=ReferenceAverage()
+        )
+
+    model = OperatorTransformer(
+        space=2,
+        inputs=inputs,
+        outputs=state[f"blocks.{layers - 1}.mlp2.bias"].numel(),
+        width=width,
+        layers=layers,
+        attention=attention,
+        share_basis=shared,
+        mlp_ratio=state["blocks.0.mlp.linear_post.weight"].shape[1] / width,
+        encoding=encoding,
+        time="time_fc.0.weight" in state,
+    )
+    # Their constant vector is added to the lifted features: it is a part of our bias.
+    if inputs == 0 or not on_grid:
+        state["preprocess.linear_post.bias"] += state["placeholder"]
+    ours = {
+        name: state[_reference_name(name, layers=layers, shared=shared, scores=scores)].reshape(
+            tensor.shape
+        )
+        for name, tensor in model.state_dict().items()
+    }
+    model.to(state["placeholder"].dtype).load_state_dict(ours)
+    return model.eval()
+
+
+_RENAMED = {
+    r"^lift\.expand": "preprocess.linear_pre.0",
+    r"^lift\.contract": "preprocess.linear_post",
+    r"^time\.expand": "time_fc.0",
+    r"^time\.contract": "time_fc.2",
+    r"attention_norm": "ln_1",
+    r"mlp_norm": "ln_2",
+    r"mlp\.expand": "mlp.linear_pre.0",
+    r"mlp\.contract": "mlp.linear_post",
+    r"attention\.(key_)?basis\.features\.(map|convolution)": "Attn.in_project_x",
+    r"attention\.(key_)?basis\.temperature": "Attn.temperature",
+    r"attention\.features\.(map|convolution)": "Attn.in_project_fx",
+    r"attention\.ridge\.logit": "Attn.alpha",
+    r"attention\.to_query": "Attn.to_q",
+    r"attention\.to_key": "Attn.to_k",
+    r"attention\.to_value": "Attn.to_v",
+    r"attention\.to_output": "Attn.to_out.0",
+}
+
+
+def _reference_name(name: str, *, layers: int, shared: bool, scores: str) -> str:
+    """The public code's name of one of our tensors."""
+    table = _RENAMED | {
+        r"attention\.(key_)?basis\.scores": f"Attn.{scores}",
+        r"^head_norm": f"blocks.{layers - 1}.ln_3",
+        r"^head\.": f"blocks.{layers - 1}.mlp2.",
+    }
+    for ours, theirs in table.items():
+        name = re.sub(ours, theirs, name)
+    if shared:  # the basis modules then stand at the top
+        name = re.sub(r"^blocks\.\d+\.Attn\.(in_project_|temperature)", r"\1", name)
+    return name
+
+
+def _read(path_or_state: str | Path | Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors by name, as copies, without the prefix that data-parallel training leaves."""
+    if isinstance(path_or_state, Mapping):
+        state = path_or_state
+    else:
+        try:
+            state = torch.load(path_or_state, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+            raise ValueError(
+                f"checkpoint: expected a PyTorch file that holds tensors only, got "
+                f"{path_or_state}, which is damaged or holds code, and is therefore not opened"
+            ) from error
+    return {
+        name.removeprefix("module."): torch.as_tensor(tensor).detach().clone()
+        for name, tensor in state.items()
+    }

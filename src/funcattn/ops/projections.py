@@ -1,0 +1,221 @@
+"""Fields to coefficients, and back.
+
+Points enter only through sums over points: the moments Phi^H W f and one statistic of the basis. So
+padding, chunks, shards and uneven meshes are all the same thing, terms of a sum.
+
+Axes: b batch, h head, n point, g basis function, d channel.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Inexact
+from torch import Tensor
+
+from funcattn.ops.checks import check_mask, check_weights, values_are_visible
+from funcattn.ops.linalg import at_least_float32, full_precision, identity_like, solve_positive
+
+
+@runtime_checkable
+class BasisFunctions(Protocol):
+    """A basis that is applied by a fast transform instead of being stored as an n x g matrix."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(..., n, g), as of the matrix that is not stored."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values of the functions."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the transforms are done."""
+
+    def analyse(self, field: Inexact[Tensor, "b h n d"]) -> Inexact[Tensor, "b h g d"]:
+        """Phi^H field, a sum over points."""
+
+    def synthesise(self, coefficients: Inexact[Tensor, "b h g d"]) -> Inexact[Tensor, "b h n d"]:
+        """Phi coefficients, values at the points."""
+
+
+Basis = Tensor | BasisFunctions
+
+
+@runtime_checkable
+class Projection(Protocol):
+    """How sums over points become coefficients."""
+
+    def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor | float:
+        """What it must know of the basis besides the moments; a sum over points."""
+
+    def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
+        """Coefficients from the moments Phi^H W f (b h g d) and the statistic."""
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """P = Phi^H W, the paper's text. It grows with the number of points unless W integrates."""
+
+    def statistic(self, basis: Basis, weights: Tensor | None) -> float:  # noqa: ARG002
+        """Nothing is needed."""
+        return 0.0
+
+    def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:  # noqa: ARG002
+        """The moments as they are."""
+        return moments
+
+
+@dataclass(frozen=True)
+class InnerProduct:
+    """P = Phi^H W / (sum of W), the L2 inner product over a domain of measure one.
+
+    `Transpose` made independent of the mesh; the one for bases that take both signs.
+    """
+
+    def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor | float:
+        """The total weight."""
+        return float(basis.shape[-2]) if weights is None else weights.sum(-2, keepdim=True)
+
+    def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
+        """The moments over the total weight."""
+        return moments / statistic
+
+
+@dataclass(frozen=True)
+class Average:
+    """P = Phi^H W over the column mass: each coefficient is the mean of the field under a function.
+
+    For bases without negative values, such as a partition of unity. It does not change when the
+    mesh is refined or the weights are scaled. `epsilon`, relative to the mean mass, matters only
+    for functions that vanish at every point: their coefficient is 0.
+    """
+
+    epsilon: float = 1e-8
+
+    def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor:
+        """The mass of each function, (b h g 1)."""
+        if basis.dtype.is_complex:
+            raise TypeError(f"{_NOT_SIGNED} a complex basis; {_FOR_SIGNED}")
+        if weights is None:
+            weights = torch.ones(1, 1, basis.shape[-2], 1, dtype=basis.dtype, device=basis.device)
+        mass = analyse(basis, weights)
+        if values_are_visible(mass) and bool((mass < 0).any()):
+            raise ValueError(f"{_NOT_SIGNED} one of mass {mass.min().item():g}; {_FOR_SIGNED}")
+        return mass
+
+    def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
+        """The moments over the mass."""
+        mass = torch.as_tensor(statistic)
+        return moments / (mass + self.epsilon * mass.mean(-2, keepdim=True))
+
+
+_NOT_SIGNED = "projection 'average': expected basis functions without negative values, got"
+_FOR_SIGNED = "for such a basis use 'inner_product', 'transpose' or 'pinv'"
+
+
+@dataclass(frozen=True)
+class PseudoInverse:
+    """P = (Phi^H W Phi + t I)^-1 Phi^H W: least squares, Tikhonov-stabilised.
+
+    `tikhonov` is relative to the mean diagonal of Phi^H W Phi, so that neither the number of points
+    nor the scale of the weights matters.
+    """
+
+    tikhonov: float = 1e-4
+
+    def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor:
+        """The Gram matrix of the functions, (b h g g)."""
+        values = dense(basis)
+        return analyse(basis, values if weights is None else weights * values)
+
+    def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
+        """The stabilised least-squares solution."""
+        gram = torch.as_tensor(statistic)
+        shift = self.tikhonov * gram.diagonal(dim1=-2, dim2=-1).real.mean(-1)[..., None, None]
+        return solve_positive(gram + shift * identity_like(gram), moments)
+
+
+ProjectionName = Literal["transpose", "inner_product", "average", "pinv"]
+PROJECTIONS: dict[str, Projection] = {
+    "transpose": Transpose(),
+    "inner_product": InnerProduct(),
+    "average": Average(),
+    "pinv": PseudoInverse(),
+}
+
+
+def projector(
+    basis: Basis,
+    projection: Projection | ProjectionName = "average",
+    *,
+    weights: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Callable[[Tensor], Tensor]:
+    """P(basis), as a function of fields (b h n d) -> (b h g d).
+
+    `weights` (b n) are quadrature weights or cell volumes, `mask` (b n) is True at real points.
+    Sums over points are done in float32 at least.
+    """
+    chosen = named_projection(projection) if isinstance(projection, str) else projection
+    check_weights(weights, basis.shape[-2])
+    check_mask(mask, basis.shape[-2])
+    per_point = _point_weights(weights, mask, at_least_float32(basis.dtype.to_real()))
+    with full_precision(basis.device):
+        if isinstance(basis, Tensor):
+            basis = basis.to(at_least_float32(basis.dtype))
+        statistic = chosen.statistic(basis, per_point)
+
+    def project(field: Tensor) -> Tensor:
+        with full_precision(field.device):
+            field = field.to(at_least_float32(field.dtype))
+            weighted = field if per_point is None else per_point * field
+            return chosen.coefficients(analyse(basis, weighted), statistic)
+
+    return project
+
+
+def lift(basis: Basis, coefficients: Tensor, *, mask: Tensor | None = None) -> Tensor:
+    """Phi coefficients, values at the points: (b h g d) -> (b h n d); 0 at masked points."""
+    with full_precision(coefficients.device):
+        if isinstance(basis, Tensor):
+            dtype = at_least_float32(basis.dtype, coefficients.dtype)
+            field = basis.to(dtype) @ coefficients.to(dtype)
+        else:
+            field = basis.synthesise(coefficients)
+    return field if mask is None else field.masked_fill(~mask.unsqueeze(-2).unsqueeze(-1), 0)
+
+
+def analyse(basis: Basis, field: Tensor) -> Tensor:
+    """Phi^H field, a sum over points: (b h n d) -> (b h g d)."""
+    if not isinstance(basis, Tensor):
+        return basis.analyse(field)
+    dtype = torch.promote_types(basis.dtype, field.dtype)
+    return basis.to(dtype).mH @ field.to(dtype)
+
+
+def dense(basis: Basis) -> Tensor:
+    """The basis as an n x g matrix."""
+    if isinstance(basis, Tensor):
+        return basis
+    identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
+    return basis.synthesise(identity[None, None])
+
+
+def named_projection(name: str) -> Projection:
+    """The projection of that name."""
+    if name not in PROJECTIONS:
+        raise ValueError(f"projection: expected one of {', '.join(PROJECTIONS)}, got {name!r}")
+    return PROJECTIONS[name]
+
+
+def _point_weights(
+    weights: Tensor | None, mask: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
+    """Weights and mask as one factor at each point, (b 1 n 1) or (1 n 1)."""
+    factor = None if weights is None else weights.to(dtype)
+    if mask is not None:
+        factor = mask.to(dtype) if factor is None else factor * mask
+    return None if factor is None else factor.unsqueeze(-2).unsqueeze(-1)

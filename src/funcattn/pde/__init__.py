@@ -1,0 +1,1 @@
+"""Equations -> reference solutions: pure functions on numpy arrays, no torch."""
