@@ -1,0 +1,105 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from funcattn.demo.model import Config
+from funcattn.demo.run import run
+
+TINY = Config(
+    solver_nodes=33,
+    fine_stride=2,
+    coarse_stride=2,
+    train=24,
+    validation=6,
+    test=5,
+    width=16,
+    layers=2,
+    heads=2,
+    bases=4,
+    epochs=3,
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, run(TINY, folder, Console(quiet=True))
+
+
+def test_the_report_stands_alone_and_shows_the_numbers(
+    finished: tuple[Path, dict[str, object]],
+) -> None:
+    folder, record = finished
+    page = (folder / "report.html").read_text()
+    assert f"{100 * record['test_error']:.2f} %" in page
+    for name, error in record["yardsticks"].items():
+        assert name in page
+        assert f"{100 * error:.2f} %" in page
+    sources = re.findall(r'(?:src|href)="([^"]{0,40})', page)
+    assert len(sources) == 5
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+
+
+def test_the_record_beside_the_report_says_how_it_was_made(
+    finished: tuple[Path, dict[str, object]],
+) -> None:
+    folder, record = finished
+    assert json.loads((folder / "record.json").read_text()) == record
+    assert {"command", "commit", "machine", "versions", "config"} <= record.keys()
+
+
+def test_a_second_run_reuses_the_data_and_gives_the_same_numbers(
+    finished: tuple[Path, dict[str, object]],
+) -> None:
+    folder, record = finished
+    (data,) = folder.glob("darcy_*.npz")
+    made = data.stat().st_mtime_ns
+    again = run(TINY, folder, Console(quiet=True))
+    assert data.stat().st_mtime_ns == made
+    timing = {"training_seconds": None}
+    assert again | timing == record | timing
+
+
+def test_an_interrupt_stops_everything_and_breaks_nothing(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "funcattn.demo"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "runs").exists():  # made when the work begins
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1)
+        os.killpg(demo.pid, signal.SIGINT)
+        printed, _ = demo.communicate(timeout=30)
+    finally:
+        demo.kill()
+    assert demo.returncode == 130, printed
+    assert "the same command starts again" in printed
+    assert "Traceback" not in printed
+    assert not (tmp_path / "runs/demo/report.html").exists()
+    assert group_ends(demo.pid, within=10), "a worker was left behind"
+
+
+def group_ends(group: int, within: float) -> bool:
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
