@@ -200,7 +200,7 @@ class TestOrthonormalBasis:
     def test_nearly_dependent_functions_come_out_shorter_instead_of_blown_up(self) -> None:
         twice = Given(lambda x, _points: x[:, None, :, [0, 0, 1]])
         x = torch.stack([torch.ones(9), torch.linspace(-1, 1, 9)], dim=-1).double()[None]
-        values = OrthonormalBasis(twice)(x, Points())
+        values = OrthonormalBasis(twice, tikhonov=1e-6)(x, Points())
         lengths = inner_products(values).diagonal(dim1=-2, dim2=-1)[0, 0]
         torch.testing.assert_close(lengths, lengths.new_tensor([1, 0, 1]), rtol=0, atol=1e-5)
 
@@ -259,10 +259,14 @@ class TestFourierBasis:
         upper: float | tuple[float, ...],
     ) -> None:
         basis = FourierBasis(modes, lower=lower, upper=upper).double()
+        corners = (
+            corner if isinstance(corner, tuple) else (corner,) * len(modes)
+            for corner in (lower, upper)
+        )
         # The midpoint rule is exact for these functions with enough points.
         axes = [
             a + (b - a) * (torch.arange(9, dtype=torch.float64) + 0.5) / 9
-            for a, b in zip(basis.lower.tolist(), basis.upper.tolist(), strict=True)
+            for a, b in zip(*corners, strict=True)
         ]
         positions = torch.cartesian_prod(*axes).reshape(1, -1, len(modes))
         features = torch.zeros(1, positions.shape[1], 4, dtype=torch.float64)

@@ -72,6 +72,16 @@ def test_a_small_distance_keeps_its_digits() -> None:
     assert LatticeDistances(1, per_axis=2)(close)[0, 0, 1].item() == 2.0**-30
 
 
+def test_distances_of_bfloat16_positions_are_as_good_as_their_digits(
+    generator: torch.Generator,
+) -> None:
+    positions = torch.rand(2, 9, 2, generator=generator).bfloat16()
+    distances = LatticeDistances(2)(positions)
+    assert distances.dtype == torch.bfloat16
+    exact = LatticeDistances(2)(positions.double())
+    torch.testing.assert_close(distances.double(), exact, rtol=0.01, atol=0.01)
+
+
 def test_gradients_of_the_distances_are_unit_vectors_and_finite_on_a_node() -> None:
     positions = torch.tensor([[[0.0, 1.0], [0.75, 0.5]]], dtype=torch.float64, requires_grad=True)
     distances = LatticeDistances(2, per_axis=2)(positions)  # nodes 00, 01, 10, 11

@@ -104,13 +104,22 @@ def load_reference(
     # Their constant vector is added to the lifted features: it is a part of our bias.
     if inputs == 0 or not on_grid:
         state["preprocess.linear_post.bias"] += state["placeholder"]
-    ours = {
-        name: state[_reference_name(name, layers=layers, shared=shared, scores=scores)].reshape(
-            tensor.shape
-        )
-        for name, tensor in model.state_dict().items()
+    ours = model.state_dict()
+    theirs = {
+        name: _reference_name(name, layers=layers, shared=shared, scores=scores) for name in ours
     }
-    model.to(state["placeholder"].dtype).load_state_dict(ours)
+    idle = {name for name in state if name == "placeholder" or name.endswith(".I_d")}
+    missing = sorted(set(theirs.values()) - state.keys())
+    surplus = sorted(state.keys() - set(theirs.values()) - idle)
+    if missing or surplus:
+        raise ValueError(
+            f"checkpoint: expected exactly the tensors of a network with {layers} layers, got "
+            f"{missing or 'none'} missing and {surplus or 'none'} that do not belong"
+        )
+    model.to(state["preprocess.linear_post.bias"].dtype)
+    model.load_state_dict(
+        {name: state[theirs[name]].reshape(tensor.shape) for name, tensor in ours.items()}
+    )
     return model.eval()
 
 
@@ -148,7 +157,14 @@ def _reference_name(name: str, *, layers: int, shared: bool, scores: str) -> str
     return name
 
 
-def _read(path_or_state: str | Path | Mapping[str, Any]) -> dict[str, Tensor]:
+class _Tensors(dict[str, Tensor]):
+    """Tensors by name; a name that is not there is an error of the checkpoint."""
+
+    def __missing__(self, name: str) -> Tensor:
+        raise ValueError(f"checkpoint: expected a tensor {name!r}, got none of that name")
+
+
+def _read(path_or_state: str | Path | Mapping[str, Any]) -> _Tensors:
     """The tensors by name, as copies, without the prefix that data-parallel training leaves."""
     if isinstance(path_or_state, Mapping):
         state = path_or_state
@@ -160,7 +176,7 @@ def _read(path_or_state: str | Path | Mapping[str, Any]) -> dict[str, Tensor]:
                 f"checkpoint: expected a PyTorch file that holds tensors only, got "
                 f"{path_or_state}, which is damaged or holds code, and is therefore not opened"
             ) from error
-    return {
-        name.removeprefix("module."): torch.as_tensor(tensor).detach().clone()
+    return _Tensors(
+        (name.removeprefix("module."), torch.as_tensor(tensor).detach().clone())
         for name, tensor in state.items()
-    }
+    )

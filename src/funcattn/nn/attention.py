@@ -150,7 +150,7 @@ class FunctionalAttention(nn.Module):
             field
         )
         of_key = of_query
-        if key_basis is not query_basis:
+        if source is not x or key_basis is not query_basis:
             if source is not x:
                 field = split_heads(self.features(source, there), self.heads)
             of_key = projector(key_basis, self.projection, weights=there.weights, mask=there.mask)(

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from funcattn.nn.feature_maps import FeatureMap, Pointwise
-from funcattn.nn.points import Points, check_grid
+from funcattn.nn.points import Points, check_grid, per_dimension
 from funcattn.ops import GridFourier, fourier_values, projector
 from funcattn.ops.linalg import at_least_float32, full_precision, identity_like
 
@@ -69,10 +69,10 @@ class OrthonormalBasis(nn.Module):
     Orthonormal in the inner product over the points with weights that sum to one, so it goes with
     `projection="inner_product"`. `tikhonov`, relative to the mean diagonal of the Gram matrix,
     keeps nearly dependent functions (a softmax basis has many, early in training) from being blown
-    up: those come out shorter than one instead.
+    up: those come out shorter than one instead. In float32 it must stay above about 1e-7 g.
     """
 
-    def __init__(self, basis: nn.Module, *, tikhonov: float = 1e-6) -> None:
+    def __init__(self, basis: nn.Module, *, tikhonov: float = 1e-4) -> None:
         super().__init__()
         self.basis, self.tikhonov = basis, tikhonov
 
@@ -83,9 +83,9 @@ class OrthonormalBasis(nn.Module):
             values = values.to(at_least_float32(values.dtype))
             inner = projector(values, "inner_product", weights=points.weights, mask=points.mask)
             gram = inner(values)
-            shift = self.tikhonov * gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+            shift = self.tikhonov * gram.diagonal(dim1=-2, dim2=-1).real.mean(-1)[..., None, None]
             factor = torch.linalg.cholesky_ex(gram + shift * identity_like(gram)).L
-            return torch.linalg.solve_triangular(factor.mT, values, upper=True, left=False)
+            return torch.linalg.solve_triangular(factor.mH, values, upper=True, left=False)
 
 
 class FourierBasis(nn.Module):
@@ -96,9 +96,6 @@ class FourierBasis(nn.Module):
     axes or one number an axis.
     """
 
-    lower: Tensor
-    upper: Tensor
-
     def __init__(
         self,
         modes: Sequence[int],
@@ -108,11 +105,10 @@ class FourierBasis(nn.Module):
     ) -> None:
         super().__init__()
         self.modes = _checked_modes(modes)
-        for name, corner in (("lower", lower), ("upper", upper)):
-            values = torch.as_tensor(corner, dtype=torch.get_default_dtype())
-            self.register_buffer(name, values.expand(len(self.modes)).clone())
+        self.lower = per_dimension(lower, len(self.modes))
+        self.upper = per_dimension(upper, len(self.modes))
 
-    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b 1 n g"]:
+    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b 1 n g"]:  # noqa: ARG002
         """The functions at the positions; the features are not looked at."""
         positions = points.positions
         if positions is None or positions.shape[-1] != len(self.modes):
@@ -120,8 +116,9 @@ class FourierBasis(nn.Module):
                 f"positions: expected (b, n, {len(self.modes)}) for modes {self.modes}, got "
                 f"{None if positions is None else tuple(positions.shape)}; pass `positions=...`"
             )
-        unit = (positions - self.lower) / (self.upper - self.lower)
-        return fourier_values(unit.to(x.dtype), self.modes).unsqueeze(1)
+        positions = positions.to(at_least_float32(positions.dtype))
+        lower, upper = positions.new_tensor(self.lower), positions.new_tensor(self.upper)
+        return fourier_values((positions - lower) / (upper - lower), self.modes).unsqueeze(1)
 
 
 class GridFourierBasis(nn.Module):

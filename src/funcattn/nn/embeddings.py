@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn.feature_maps import linear
+from funcattn.nn.points import per_dimension
 
 
 class RawPositions(nn.Module):
@@ -30,8 +31,6 @@ class LatticeDistances(nn.Module):
     axes or one number an axis; the unit box by default.
     """
 
-    nodes: Tensor
-
     def __init__(
         self,
         dims: int,
@@ -41,19 +40,17 @@ class LatticeDistances(nn.Module):
         upper: float | Sequence[float] = 1.0,
     ) -> None:
         super().__init__()
-        corners = torch.stack(
-            [torch.as_tensor(corner, dtype=torch.float64).expand(dims) for corner in (lower, upper)]
-        )
-        axes = [
-            torch.linspace(float(a), float(b), per_axis, dtype=torch.float64) for a, b in corners.T
-        ]
-        nodes = torch.cartesian_prod(*axes).reshape(-1, dims)
-        self.register_buffer("nodes", nodes.to(torch.get_default_dtype()), persistent=False)
-        self.channels = len(nodes)
+        self.per_axis, self.channels = per_axis, per_axis**dims
+        self.lower, self.upper = per_dimension(lower, dims), per_dimension(upper, dims)
 
     def forward(self, positions: Float[Tensor, "b n s"]) -> Float[Tensor, "b n k"]:
         """The distances; the products of the faster formula would cost half the digits."""
-        nodes = self.nodes.to(positions.dtype).expand(len(positions), -1, -1)
+        # The nodes are made here, in the precision of the positions, and not kept in another.
+        axes = [
+            torch.linspace(a, b, self.per_axis, dtype=positions.dtype, device=positions.device)
+            for a, b in zip(self.lower, self.upper, strict=True)
+        ]
+        nodes = torch.cartesian_prod(*axes).reshape(-1, len(axes)).expand(len(positions), -1, -1)
         return torch.cdist(positions, nodes, compute_mode="donot_use_mm_for_euclid_dist")
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.nn.points import Points, check_grid
+from funcattn.nn.points import Points, check_grid, per_dimension
 
 FeatureMap = Callable[[int, int], nn.Module]
 
@@ -60,11 +60,9 @@ class Stencil(nn.Module):
         super().__init__()
         if dims not in _CONVOLUTIONS:
             raise ValueError(f"dims: expected 1, 2 or 3, got {dims}")
-        self.reach = tuple(reach) if isinstance(reach, Sequence) else (float(reach),) * dims
-        if len(self.reach) != dims or not all(0 < r <= 1 for r in self.reach):
-            raise ValueError(
-                f"reach: expected {dims} fractions of the axis in (0, 1], got {self.reach}"
-            )
+        self.reach = per_dimension(reach, dims)
+        if not all(0 < r <= 1 for r in self.reach):
+            raise ValueError(f"reach: expected fractions of the axis in (0, 1], got {self.reach}")
         self.weight = nn.Parameter(torch.empty(outputs, inputs, *(3,) * dims))
         self.bias = nn.Parameter(torch.zeros(outputs))
         nn.init.trunc_normal_(self.weight, std=0.02)

@@ -1,6 +1,7 @@
 """What a layer may know of the points it works on, besides the features at them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -18,6 +19,14 @@ class Points:
     grid: tuple[int, ...] | None = None
     mask: Tensor | None = None
     weights: Tensor | None = None
+
+
+def per_dimension(value: float | Sequence[float], dims: int) -> tuple[float, ...]:
+    """One number a dimension, from one for all or a sequence of the right length."""
+    values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
+    if len(values) != dims:
+        raise ValueError(f"expected one number, or one for each of {dims} axes, got {values}")
+    return tuple(float(v) for v in values)
 
 
 def check_grid(grid: tuple[int, ...] | None, points: int, *, dims: int) -> tuple[int, ...]:

@@ -176,7 +176,8 @@ def functional_attention(
     out = out if out.is_complex() else out.to(value.dtype)
     if not return_map:
         return out
-    return out, transport(q, k, identity_like(k @ k.mH), ridge=ridge, form=form)
+    gram = k @ k.mH
+    return out, transport(q, k, identity_like(gram).expand_as(gram), ridge=ridge, form=form)
 
 
 def both_sides(given: Sided) -> tuple[Tensor | None, Tensor | None]:

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from funcattn.ops.linalg import at_least_float32, full_precision
+
 
 def wave_vectors(modes: Sequence[int]) -> list[tuple[int, ...]]:
     """The half of the lattice |k_i| <= modes_i whose first nonzero entry is positive."""
@@ -23,9 +25,14 @@ def wave_vectors(modes: Sequence[int]) -> list[tuple[int, ...]]:
 def fourier_values(
     positions: Float[Tensor, "*batch n s"], modes: Sequence[int]
 ) -> Float[Tensor, "*batch n g"]:
-    """The functions at positions scaled to the unit box; g = product of (2 modes_i + 1)."""
-    waves = torch.tensor(wave_vectors(modes), dtype=positions.dtype, device=positions.device)
-    phase = 2 * math.pi * positions @ waves.T
+    """The functions at positions scaled to the unit box; g = product of (2 modes_i + 1).
+
+    In float32 at least: a phase of many periods has no digits left in a shorter type.
+    """
+    dtype = at_least_float32(positions.dtype)
+    waves = torch.tensor(wave_vectors(modes), dtype=dtype, device=positions.device)
+    with full_precision(positions.device):
+        phase = 2 * math.pi * positions.to(dtype) @ waves.T
     cosines, sines = math.sqrt(2) * phase.cos(), math.sqrt(2) * phase.sin()
     return torch.cat([torch.ones_like(phase[..., :1]), cosines, sines], dim=-1)
 
