@@ -192,6 +192,12 @@ def test_is_lift_blocks_and_head(generator: torch.Generator) -> None:
     assert_equal_to_rounding(out, expected)
 
 
+def test_the_networks_at_each_point_are_as_wide_as_told() -> None:
+    narrow, wide = made(mlp_ratio=0.5), made(mlp_ratio=2.5)
+    assert [block.mlp.expand.out_features for block in narrow.blocks] == [4, 4]
+    assert [block.mlp.expand.out_features for block in wide.blocks] == [20, 20]
+
+
 def test_permuting_points_permutes_results(generator: torch.Generator) -> None:
     model, order = made(), torch.randperm(20, generator=generator)
     positions, values = uniform(2, 2, 20, 2, generator=generator)

@@ -331,6 +331,19 @@ def test_stencil_layers_keep_batch_neighbours_and_masked_points_apart(
 
 
 @pytest.mark.parametrize("maps", MAPS)
+def test_a_key_basis_of_its_own_is_used_on_the_key_side_only(
+    maps: str, generator: torch.Generator
+) -> None:
+    layer, x = made(maps=maps, separate=True), random(2, 12, WIDTH, generator=generator)
+    assert layer.key_basis is not layer.basis
+    seen = []
+    layer.basis.register_forward_hook(lambda *_: seen.append("query"))
+    layer.key_basis.register_forward_hook(lambda *_: seen.append("key"))
+    layer(x)
+    assert seen == ["query", "key"]
+
+
+@pytest.mark.parametrize("maps", MAPS)
 def test_an_additive_ridge_acts_on_each_head_by_itself(
     maps: str, generator: torch.Generator
 ) -> None:

@@ -56,7 +56,7 @@ NOT_CONVEX = NOT_ADDITIVE | {"above-one": 1.5, "one-head-above-one": torch.tenso
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "Additive"])
 @pytest.mark.parametrize("value", NOT_ADDITIVE.values(), ids=NOT_ADDITIVE)
 def test_an_additive_ridge_that_is_not_positive(value, wrapped) -> None:
-    message = "ridge: expected every value greater than 0, so that the system is positive definite"
+    message = "ridge: expected every value finite and greater than 0, so that the system is positive definite"
     with pytest.raises(ValueError, match=message) as raised:
         attend(ridge=Additive(value) if wrapped else value)
     assert str(raised.value).endswith(f"got {torch.as_tensor(value).tolist()}")
@@ -74,7 +74,7 @@ def test_a_convex_ridge_of_one_is_allowed() -> None:
 
 @pytest.mark.parametrize("kind", [Additive, Convex])
 def test_a_ridge_of_too_many_axes(kind) -> None:
-    with pytest.raises(ValueError, match=r"ridge: expected one number, or \(h,\) or \(b, h\)"):
+    with pytest.raises(ValueError, match=r"ridge: expected one number, one a head"):
         attend(ridge=kind(torch.full((B, H, 1), 0.1)))
 
 
@@ -187,7 +187,7 @@ def test_weights_that_are_negative_or_not_finite(bad) -> None:
 def test_weights_that_are_all_zero_in_a_sample() -> None:
     weights = ones(B, M)
     weights[0] = 0
-    with pytest.raises(ValueError, match=r"weights: .*a smallest row sum of 0"):
+    with pytest.raises(ValueError, match=r"weights: .*expected a positive one in every row"):
         attend(weights=(None, weights))
 
 

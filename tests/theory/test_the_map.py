@@ -31,7 +31,7 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
 @either_side
 def test_primal_equals_dual(generator, g, d, ridge, dtype) -> None:
     """q~ k~^H (k~ k~^H + lambda I_g)^-1 v~ = q~ (k~^H k~ + lambda I_d)^-1 k~^H v~"""
-    query, key = random(generator, 2, 3, g, d, dtype=dtype), random(generator, 2, 3, g, d).to(dtype)
+    query, key = random(generator, 2, 2, 3, g, d, dtype=dtype)
     value = random(generator, 2, 3, g, 2, dtype=dtype)
     primal, dual = (
         transport(query, key, value, ridge=ridge, form=form) for form in ("primal", "dual")

@@ -42,7 +42,9 @@ class Additive:
 
     def system(self, gram: Tensor) -> Tensor:
         """The matrix to invert."""
-        strength = _ridge_value(self.strength, gram, "greater than 0", lambda x: x > 0)
+        strength = _ridge_value(
+            self.strength, gram, "finite and greater than 0", lambda x: (x > 0) & (x < torch.inf)
+        )
         return gram + strength * identity_like(gram)
 
 
@@ -67,8 +69,9 @@ def ridge_system(
     key: Inexact[Tensor, "*batch g d"], *, ridge: Ridge, form: Form = "auto"
 ) -> Inexact[Tensor, "*batch k k"]:
     """The matrix that is inverted: k = g in the primal form, d in the dual, the smaller in auto."""
-    key = key.to(at_least_float32(key.dtype))
-    gram = key @ key.mH if _chosen_form(key, form) == "primal" else key.mH @ key
+    with full_precision(key.device):
+        key = key.to(at_least_float32(key.dtype))
+        gram = key @ key.mH if _chosen_form(key, form) == "primal" else key.mH @ key
     return (ridge if isinstance(ridge, Additive | Convex) else Additive(ridge)).system(gram)
 
 
@@ -176,8 +179,8 @@ def functional_attention(
     out = out if out.is_complex() else out.to(value.dtype)
     if not return_map:
         return out
-    gram = k @ k.mH
-    return out, transport(q, k, identity_like(gram).expand_as(gram), ridge=ridge, form=form)
+    identity = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+    return out, transport(q, k, identity, ridge=ridge, form=form)
 
 
 def both_sides(given: Sided) -> tuple[Tensor | None, Tensor | None]:
@@ -198,8 +201,15 @@ def _ridge_value(
 ) -> Tensor:
     """The ridge as a tensor that broadcasts against the Gram matrices (b h k k)."""
     given = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
-    if given.ndim > 2:
-        raise ValueError(f"ridge: expected one number, or (h,) or (b, h), got {given.shape}")
+    heads = gram.shape[:-2]
+    if given.ndim > len(heads) or any(
+        size not in (1, of_gram)
+        for size, of_gram in zip(reversed(given.shape), reversed(heads), strict=False)
+    ):
+        raise ValueError(
+            f"ridge: expected one number, one a head, or shape {tuple(heads)}, got shape "
+            f"{tuple(given.shape)}"
+        )
     if values_are_visible(given) and not bool(valid(given).all()):
         raise ValueError(
             f"ridge: expected every value {wanted}, so that the system is positive definite, got "

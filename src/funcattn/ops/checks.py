@@ -35,14 +35,19 @@ def debug() -> Iterator[None]:
         _debugging.reset(token)
 
 
+def debugging() -> bool:
+    """Whether this runs inside `debug()`."""
+    return not torch.compiler.is_compiling() and _debugging.get()
+
+
 def values_are_visible(tensor: Tensor) -> bool:
     """Whether looking at the tensor's values now is allowed and cheap, or was asked for."""
-    return not torch.compiler.is_compiling() and (tensor.device.type == "cpu" or _debugging.get())
+    return debugging() or (not torch.compiler.is_compiling() and tensor.device.type == "cpu")
 
 
 def check_finite(**values: object) -> None:
     """In debug mode, raise for the first tensor with a value that is not finite."""
-    if torch.compiler.is_compiling() or not _debugging.get():
+    if not debugging():
         return
     for name, tensor in values.items():
         if not isinstance(tensor, Tensor) or bool(tensor.isfinite().all()):
@@ -54,46 +59,47 @@ def check_finite(**values: object) -> None:
         )
 
 
-def check_mask(mask: Tensor | None, points: int) -> None:
-    """A mask is boolean, True at real points, and leaves no sample without a point."""
-    if mask is None:
-        return
-    if mask.dtype != torch.bool:
+def check_point_weights(weights: Tensor | None, mask: Tensor | None, points: int) -> None:
+    """Weights like a quadrature rule, a mask, and something left of both."""
+    if mask is not None and mask.dtype != torch.bool:
         raise TypeError(
             f"mask: expected a boolean tensor, True at real points, got {mask.dtype}; "
             "for point weights use `weights`"
         )
-    _check_points_axis("mask", mask, points)
-    if values_are_visible(mask) and not bool(mask.any(-1).all()):
-        empty = (~mask.any(-1)).nonzero().flatten().tolist()
+    if weights is not None and not weights.is_floating_point():
+        raise TypeError(f"weights: expected floating point numbers, got {weights.dtype}")
+    for name, tensor in (("weights", weights), ("mask", mask)):
+        if tensor is not None and (tensor.ndim not in (1, 2) or tensor.shape[-1] != points):
+            raise ValueError(
+                f"{name}: expected one number for each of {points} points, shape (b, {points}), "
+                f"got {tuple(tensor.shape)}; where queries and keys live on different points, pass "
+                f"a pair `{name}=(query side, key side)`"
+            )
+    if mask is not None and values_are_visible(mask) and not bool(mask.any(-1).all()):
+        rows = (~mask.any(-1)).flatten().nonzero().flatten().tolist()
         raise ValueError(
-            f"mask: every point is masked in row {empty}, so there is no function to project; "
+            f"mask: every point is masked in row {rows}, so there is no function to project; "
             "drop such samples from the batch"
         )
-
-
-def check_weights(weights: Tensor | None, points: int) -> None:
-    """Weights are not negative and not all zero, as a quadrature rule's are."""
-    if weights is None:
+    if weights is None or not values_are_visible(weights):
         return
-    if not weights.is_floating_point():
-        raise TypeError(f"weights: expected floating point numbers, got {weights.dtype}")
-    _check_points_axis("weights", weights, points)
-    if values_are_visible(weights) and not (
-        bool((weights >= 0).all()) and bool((weights > 0).any(-1).all())
-    ):
+    if not bool(((weights >= 0) & (weights < torch.inf)).all()):
         raise ValueError(
-            "weights: expected no negative number, and a positive one in every row, got a smallest "
-            f"of {weights.min().item():g} and a smallest row sum of "
-            f"{weights.sum(-1).min().item():g}"
+            "weights: expected finite numbers, none of them negative, got values from "
+            f"{weights.min().item():g} to {weights.max().item():g}"
+        )
+    positive = weights > 0 if mask is None else (weights > 0) & mask
+    if not bool(positive.any(-1).all()):
+        raise ValueError(
+            "weights: expected a positive one in every row, at a point that is not masked, got "
+            f"none in row {(~positive.any(-1)).flatten().nonzero().flatten().tolist()}"
         )
 
 
-def _check_points_axis(name: str, tensor: Tensor, points: int) -> None:
-    """One number a point, for the whole batch or for each sample."""
-    if tensor.ndim not in (1, 2) or tensor.shape[-1] != points:
-        raise ValueError(
-            f"{name}: expected one number for each of {points} points, shape (b, {points}), got "
-            f"{tuple(tensor.shape)}; where queries and keys live on different points, pass a pair "
-            f"`{name}=(query side, key side)`"
-        )
+def check_batch(batch: int, **per_point: Tensor | None) -> None:
+    """Weights and masks (b n) are those of as many samples as the fields have, or of one."""
+    for name, tensor in per_point.items():
+        if tensor is not None and tensor.ndim == 2 and tensor.shape[0] not in (1, batch):
+            raise ValueError(
+                f"{name}: expected those of {batch} samples, got shape {tuple(tensor.shape)}"
+            )

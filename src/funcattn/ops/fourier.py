@@ -70,6 +70,8 @@ class GridFourier:
 
     def analyse(self, field: Float[Tensor, "b h n d"]) -> Float[Tensor, "b h g d"]:
         """Sums over points of function times field."""
+        if field.is_complex():
+            raise TypeError("field: expected real values for a real basis on a grid, got complex")
         axes = tuple(range(2, 2 + len(self.grid)))
         spectrum = torch.fft.fftn(field.unflatten(2, self.grid), dim=axes).flatten(2, axes[-1])
         kept = spectrum[:, :, self._places]

@@ -14,7 +14,12 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from funcattn.ops.checks import check_mask, check_weights, values_are_visible
+from funcattn.ops.checks import (
+    check_batch,
+    check_point_weights,
+    debugging,
+    values_are_visible,
+)
 from funcattn.ops.linalg import at_least_float32, full_precision, identity_like, solve_positive
 
 
@@ -97,13 +102,19 @@ class Average:
 
     def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor:
         """The mass of each function, (b h g 1)."""
-        if basis.dtype.is_complex:
+        if not isinstance(basis, Tensor):
+            raise TypeError(f"{_NOT_SIGNED} {type(basis).__name__}; {_FOR_SIGNED}")
+        if basis.is_complex():
             raise TypeError(f"{_NOT_SIGNED} a complex basis; {_FOR_SIGNED}")
-        if weights is None:
-            weights = torch.ones(1, 1, basis.shape[-2], 1, dtype=basis.dtype, device=basis.device)
-        mass = analyse(basis, weights)
-        if values_are_visible(mass) and bool((mass < 0).any()):
-            raise ValueError(f"{_NOT_SIGNED} one of mass {mass.min().item():g}; {_FOR_SIGNED}")
+        mass = basis.sum(-2).unsqueeze(-1) if weights is None else analyse(basis, weights)
+        # Looking at every value would cost as much as the sum, so without debug mode that is done
+        # only where dividing by the mass is dangerous: next to nothing, as values cancelled.
+        if debugging() or (
+            values_are_visible(mass) and bool((mass <= 1e-6 * mass.mean(-2, keepdim=True)).any())
+        ):
+            lowest = (basis if weights is None else weights * basis).min()
+            if bool(lowest < 0):
+                raise ValueError(f"{_NOT_SIGNED} {lowest.item():g}; {_FOR_SIGNED}")
         return mass
 
     def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
@@ -160,8 +171,9 @@ def projector(
     Sums over points are done in float32 at least.
     """
     chosen = named_projection(projection) if isinstance(projection, str) else projection
-    check_weights(weights, basis.shape[-2])
-    check_mask(mask, basis.shape[-2])
+    check_point_weights(weights, mask, basis.shape[-2])
+    if basis.shape[0] > 1:
+        check_batch(basis.shape[0], weights=weights, mask=mask)
     per_point = _point_weights(weights, mask, at_least_float32(basis.dtype.to_real()))
     with full_precision(basis.device):
         if isinstance(basis, Tensor):
@@ -169,6 +181,7 @@ def projector(
         statistic = chosen.statistic(basis, per_point)
 
     def project(field: Tensor) -> Tensor:
+        check_batch(len(field), weights=weights, mask=mask)
         with full_precision(field.device):
             field = field.to(at_least_float32(field.dtype))
             weighted = field if per_point is None else per_point * field
@@ -200,7 +213,8 @@ def dense(basis: Basis) -> Tensor:
     """The basis as an n x g matrix."""
     if isinstance(basis, Tensor):
         return basis
-    identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
+    dtype = at_least_float32(basis.dtype)
+    identity = torch.eye(basis.shape[-1], dtype=dtype, device=basis.device)
     return basis.synthesise(identity[None, None])
 
 
