@@ -408,9 +408,9 @@ class TestErrors:
             made(inputs=0)(self.POSITIONS, self.VALUES)
 
     def test_time_is_given_to_models_with_time_only(self) -> None:
-        with pytest.raises(ValueError, match=r"time: expected one for each sample .*got None"):
+        with pytest.raises(ValueError, match=r"time: expected \(\d+,\), .*got None"):
             made(time=True)(self.POSITIONS, self.VALUES)
-        with pytest.raises(ValueError, match="time: expected none because"):
+        with pytest.raises(ValueError, match="time: expected None, "):
             made()(self.POSITIONS, self.VALUES, time=torch.zeros(2).double())
 
     @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)], ids=str)

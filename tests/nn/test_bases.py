@@ -434,6 +434,8 @@ class TestBasisOfTheUser:
         layer = self.layer(Hats(5), maps)
         x, context = random(2, 2, 30, 8, generator=generator)
         positions = torch.rand(1, 30, 1, dtype=torch.float64, generator=generator).expand(2, -1, -1)
-        computed = layer(x, context, positions=positions)
+        mask = (None, torch.rand(2, 30, generator=generator) < 0.5)
+        computed = [layer(x, source, positions=positions, mask=mask) for source in (context, x)]
         layer.basis = layer.key_basis = Stored(layer.basis(x, Points(positions)))
-        torch.testing.assert_close(layer(x, context), computed, rtol=0, atol=1e-12)
+        for source, expected in zip((context, x), computed, strict=True):
+            torch.testing.assert_close(layer(x, source, mask=mask), expected, rtol=0, atol=1e-12)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from funcattn import FunctionalAttention, OperatorTransformer
 from funcattn.data import grid_positions, trapezoid_weights
+from funcattn.nn import Stencil
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Config:
     layers: int = 4
     heads: int = 4
     bases: int = 32
-    epochs: int = 25
+    reach: float = 1 / 21  # of the stencil: the spacing of the training grid
+    epochs: int = 10
     batch: int = 8
     adamw_rate: float = 1e-3
     muon_rate: float = 2e-2
@@ -44,7 +46,10 @@ class NoAttention(nn.Module):
 
 NETWORKS: dict[str, Callable[[Config], Callable[[int], nn.Module]]] = {
     "functional attention": lambda config: partial(
-        FunctionalAttention, heads=config.heads, bases=config.bases
+        FunctionalAttention,
+        heads=config.heads,
+        bases=config.bases,
+        features=partial(Stencil, reach=config.reach),
     ),
     "without attention": lambda config: lambda width: NoAttention(),  # noqa: ARG005
 }

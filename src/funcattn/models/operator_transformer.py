@@ -17,12 +17,14 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn import FunctionalAttention, RawPositions, TimeEmbedding
 from funcattn.nn.feature_maps import linear
+from funcattn.ops.checks import check_batch, check_point_weights
 
 
 @runtime_checkable
 class Encoding(Protocol):
-    """A module that turns positions (b n s) into `channels` features."""
+    """A module that turns positions in `dims` dimensions (b n s) into `channels` features."""
 
+    dims: int
     channels: int
 
     def __call__(self, positions: Tensor, /) -> Tensor:
@@ -124,11 +126,11 @@ class OperatorTransformer(nn.Module):
             for _ in range(layers)
         )
         if share_basis:
-            first, *others = (block.get_submodule("attention") for block in self.blocks)
-            for layer in others:
+            attentions = [block.get_submodule("attention") for block in self.blocks]
+            for layer in attentions[1:]:
                 if not isinstance(layer, SharesBasis):
                     raise TypeError(f"share_basis: {type(layer).__name__} has no basis to share")
-                layer.share_basis_with(first)
+                layer.share_basis_with(attentions[0])
         self.head_norm, self.head = nn.LayerNorm(width), linear(width, outputs)
 
     def forward(
@@ -147,10 +149,13 @@ class OperatorTransformer(nn.Module):
         stands at the others is never looked at. weights: quadrature weights or cell volumes.
         """
         self._check(positions, values, time)
+        check_point_weights(None, mask, positions.shape[1])
+        check_batch(len(positions), mask=mask, weights=weights)
         if mask is not None:
             padding = ~mask.unsqueeze(-1)
             positions = positions.masked_fill(padding, 0)
             values = None if values is None else values.masked_fill(padding, 0)
+            weights = None if weights is None else weights.masked_fill(~mask, 0)
         features = self.encoding(positions)
         x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
         if self.time is not None:
@@ -167,15 +172,16 @@ class OperatorTransformer(nn.Module):
                 f"positions: expected (b, n, {self.space}), got {tuple(positions.shape)}"
             )
         b, n = positions.shape[:2]
-        got = None if values is None else tuple(values.shape)
-        wanted = (b, n, self.inputs) if self.inputs else None
+        got: tuple[int, ...] | None = None if values is None else tuple(values.shape)
+        wanted: tuple[int, ...] | None = (b, n, self.inputs) if self.inputs else None
         if got != wanted:
             raise ValueError(
                 f"values: expected {wanted or 'none, the model was built with inputs=0'}, got {got}"
             )
-        if (time is None) != (self.time is None):
+        got = None if time is None else tuple(time.shape)
+        wanted = None if self.time is None else (b,)
+        if got != wanted:
             raise ValueError(
-                f"time: expected {'none' if self.time is None else 'one for each sample'} because "
-                f"the model was built with time={self.time is not None}, got "
-                f"{None if time is None else tuple(time.shape)}"
+                f"time: expected {wanted}, as the model was built with "
+                f"time={self.time is not None}, got {got}"
             )

@@ -4,7 +4,6 @@ The files are plain state dicts. What the network needs to be rebuilt is found i
 shapes of the tensors; no code in a file is ever run.
 """
 
-import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,13 +65,18 @@ def load_reference(
     at = "" if shared else "blocks.0.Attn."
     on_grid = state[at + "in_project_x.weight"].ndim == 4
     scores = "in_project_basis" if on_grid else "in_project_slice"
-    layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
+    layers = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
     width = state["preprocess.linear_post.weight"].shape[0]
     channels = state["preprocess.linear_pre.0.weight"].shape[1]
     if encoding is None:
         lattice = channels >= _LATTICE_PER_AXIS**2
         encoding = LatticeDistances(2, per_axis=_LATTICE_PER_AXIS) if lattice else RawPositions(2)
     inputs = channels - encoding.channels
+    if inputs < 0:
+        raise ValueError(
+            f"encoding: expected at most the {channels} input channels of the network, got one "
+            f"with {encoding.channels}"
+        )
     features = GridConvolution if on_grid else Pointwise
 
     def attention(width: int) -> FunctionalAttention:
@@ -90,7 +94,7 @@ def load_reference(
         )
 
     model = OperatorTransformer(
-        space=2,
+        space=encoding.dims,
         inputs=inputs,
         outputs=state[f"blocks.{layers - 1}.mlp2.bias"].numel(),
         width=width,
@@ -116,10 +120,17 @@ def load_reference(
             f"checkpoint: expected exactly the tensors of a network with {layers} layers, got "
             f"{missing or 'none'} missing and {surplus or 'none'} that do not belong"
         )
-    model.to(state["preprocess.linear_post.bias"].dtype)
-    model.load_state_dict(
-        {name: state[theirs[name]].reshape(tensor.shape) for name, tensor in ours.items()}
-    )
+    for name, tensor in ours.items():
+        found = state[theirs[name]]
+        # The public temperature is (1, h, 1, 1); all other tensors have the shapes of ours.
+        found = found.flatten() if name.endswith("temperature") else found
+        if found.shape != tensor.shape:
+            raise ValueError(
+                f"checkpoint: expected {theirs[name]!r} of shape {tuple(tensor.shape)} beside the "
+                f"other tensors, got {tuple(found.shape)}"
+            )
+        ours[name] = found
+    model.to(found.dtype).load_state_dict(ours)
     return model.eval()
 
 
@@ -171,11 +182,22 @@ def _read(path_or_state: str | Path | Mapping[str, Any]) -> _Tensors:
     else:
         try:
             state = torch.load(path_or_state, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # a file that is no checkpoint can fail in a dozen ways
             raise ValueError(
                 f"checkpoint: expected a PyTorch file that holds tensors only, got "
                 f"{path_or_state}, which is damaged or holds code, and is therefore not opened"
             ) from error
+    if not isinstance(state, Mapping) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor | np.ndarray)
+        for name, tensor in state.items()
+    ):
+        raise ValueError(
+            "checkpoint: expected a dictionary of tensors by name, got "
+            f"{type(state).__name__} with something else in it; a training checkpoint may hold the "
+            "dictionary under a key such as 'model': pass that"
+        )
     return _Tensors(
         (name.removeprefix("module."), torch.as_tensor(tensor).detach().clone())
         for name, tensor in state.items()

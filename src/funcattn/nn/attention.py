@@ -22,6 +22,7 @@ from funcattn.ops import (
     projector,
     transport,
 )
+from funcattn.ops.checks import check_finite
 
 
 class FunctionalAttention(nn.Module):
@@ -105,6 +106,7 @@ class FunctionalAttention(nn.Module):
         """
         (x_positions, context_positions) = both_sides(positions)
         (x_mask, context_mask), (x_weights, context_weights) = both_sides(mask), both_sides(weights)
+        check_finite(x=x, context=context)
         here = Points(x_positions, grid, x_mask, x_weights)
         source, there = x, here
         if context is not None:
@@ -150,8 +152,8 @@ class FunctionalAttention(nn.Module):
             field
         )
         of_key = of_query
-        if source is not x or key_basis is not query_basis:
-            if source is not x:
+        if there is not here or key_basis is not query_basis:
+            if there is not here:
                 field = split_heads(self.features(source, there), self.heads)
             of_key = projector(key_basis, self.projection, weights=there.weights, mask=there.mask)(
                 field

@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn.feature_maps import linear
 from funcattn.nn.points import per_dimension
+from funcattn.ops.linalg import at_least_float32
 
 
 class RawPositions(nn.Module):
@@ -17,7 +18,7 @@ class RawPositions(nn.Module):
 
     def __init__(self, dims: int) -> None:
         super().__init__()
-        self.channels = dims
+        self.dims = self.channels = dims
 
     def forward(self, positions: Float[Tensor, "b n s"]) -> Float[Tensor, "b n s"]:
         """The coordinates."""
@@ -40,18 +41,20 @@ class LatticeDistances(nn.Module):
         upper: float | Sequence[float] = 1.0,
     ) -> None:
         super().__init__()
-        self.per_axis, self.channels = per_axis, per_axis**dims
+        self.dims, self.per_axis, self.channels = dims, per_axis, per_axis**dims
         self.lower, self.upper = per_dimension(lower, dims), per_dimension(upper, dims)
 
     def forward(self, positions: Float[Tensor, "b n s"]) -> Float[Tensor, "b n k"]:
         """The distances; the products of the faster formula would cost half the digits."""
+        dtype = positions.dtype
+        positions = positions.to(at_least_float32(dtype))
         # The nodes are made here, in the precision of the positions, and not kept in another.
         axes = [
             torch.linspace(a, b, self.per_axis, dtype=positions.dtype, device=positions.device)
             for a, b in zip(self.lower, self.upper, strict=True)
         ]
         nodes = torch.cartesian_prod(*axes).reshape(-1, len(axes)).expand(len(positions), -1, -1)
-        return torch.cdist(positions, nodes, compute_mode="donot_use_mm_for_euclid_dist")
+        return torch.cdist(positions, nodes, compute_mode="donot_use_mm_for_euclid_dist").to(dtype)
 
 
 class TimeEmbedding(nn.Module):

@@ -4,7 +4,6 @@ All are called as `feature_map(x, points)` with x (b n c), and built as `feature
 """
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn.points import Points, check_grid, per_dimension
+from funcattn.ops.checks import check_point_weights
 
 FeatureMap = Callable[[int, int], nn.Module]
 
@@ -72,7 +72,7 @@ class Stencil(nn.Module):
         u = _on_grid(x, points, dims=len(self.reach))
         assert points.grid is not None
         steps = [r * (length - 1) for r, length in zip(self.reach, points.grid, strict=True)]
-        if all(step >= 1 and math.isclose(step, round(step), abs_tol=1e-6) for step in steps):
+        if all(abs(step - round(step)) < 1e-6 <= round(step) for step in steps):
             out = self._dilated(u, [round(step) for step in steps])
         else:
             out = self._interpolated(u, steps)
@@ -117,6 +117,7 @@ class GridConvolution(nn.Module):
 def _on_grid(x: Tensor, points: Points, *, dims: int) -> Tensor:
     """(b, n, c) -> (b, *grid, c), with 0 at masked points, so that no neighbour sees them."""
     grid = check_grid(points.grid, x.shape[1], dims=dims)
+    check_point_weights(None, points.mask, x.shape[1])
     if points.mask is not None:
         x = x.masked_fill(~points.mask.unsqueeze(-1), 0)
     return x.unflatten(1, grid)

@@ -25,7 +25,9 @@ def per_dimension(value: float | Sequence[float], dims: int) -> tuple[float, ...
     """One number a dimension, from one for all or a sequence of the right length."""
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
     if len(values) != dims:
-        raise ValueError(f"expected one number, or one for each of {dims} axes, got {values}")
+        raise ValueError(
+            f"expected one number, or one for each of {dims} axes, got {len(values)} of them"
+        )
     return tuple(float(v) for v in values)
 
 
@@ -33,8 +35,9 @@ def check_grid(grid: tuple[int, ...] | None, points: int, *, dims: int) -> tuple
     """The grid, if it has that many axes and points."""
     if grid is None:
         raise ValueError(
-            f"grid: expected {dims} axis lengths because the feature maps are stencils, got none; "
-            "pass `grid=(...)` with the call, or build the layer with point-wise features"
+            f"grid: expected {dims} axis lengths because the layer's features or basis need a "
+            "grid, got none; pass `grid=(...)` with the call; where it is a context that has no "
+            "grid, build the layer with point-wise features and a basis for any points"
         )
     if len(grid) != dims or math.prod(grid) != points:
         raise ValueError(

@@ -20,7 +20,7 @@ class ConvexRidge(nn.Module):
 
     def forward(self) -> Convex:
         """The ridge for the op."""
-        # The floor keeps the system positive definite in float32 however far the logit goes.
+        # However far the logit goes, the system stays positive definite, in float32 too.
         return Convex(self.logit.sigmoid().clamp(min=1e-6))
 
 
@@ -36,4 +36,5 @@ class AdditiveRidge(nn.Module):
 
     def forward(self) -> Additive:
         """The ridge for the op."""
-        return Additive(self.log_strength.exp())
+        # However far the parameter goes, the strength does not underflow to 0.
+        return Additive(self.log_strength.exp().clamp(min=1e-12))
