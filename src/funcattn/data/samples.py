@@ -21,6 +21,7 @@ class Sample:
 
     positions (n s); values (n i), or None where the geometry is the input; target: first axis n,
     any others after it; grid: axis lengths where the points form a grid, row-major; weights (n).
+    context (m k): observations at other points, where a task has them.
     """
 
     positions: Float[Tensor, "n s"]
@@ -28,6 +29,7 @@ class Sample:
     target: Shaped[Tensor, "n *o"]
     grid: tuple[int, ...] | None = None
     weights: Float[Tensor, " n"] | None = None
+    context: Float[Tensor, "m k"] | None = None
 
     def __post_init__(self) -> None:
         points = len(self.positions)
@@ -41,7 +43,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples stacked along a first axis; mask is True at real points, None where all are."""
+    """Samples stacked along a first axis; mask is True at real points, None where all are.
+
+    Contexts are not padded: those of one batch are of one size.
+    """
 
     positions: Float[Tensor, "b n s"]
     values: Float[Tensor, "b n i"] | None
@@ -49,6 +54,7 @@ class Batch:
     grid: tuple[int, ...] | None = None
     weights: Float[Tensor, "b n"] | None = None
     mask: Bool[Tensor, "b n"] | None = None
+    context: Float[Tensor, "b m k"] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -81,6 +87,8 @@ def collate(samples: Sequence[Sample]) -> Batch:
             if all(tensor is None for tensor in tensors):
                 return None
             raise ValueError(f"{name}: expected it in all samples of a batch or in none")
+        if name == "context":
+            return torch.stack(tensors)
         return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
 
     positions, target = stacked("positions"), stacked("target")
@@ -94,4 +102,5 @@ def collate(samples: Sequence[Sample]) -> Batch:
         grid=grids.pop(),
         weights=stacked("weights"),
         mask=places < torch.tensor(sizes)[:, None] if ragged else None,
+        context=stacked("context"),
     )

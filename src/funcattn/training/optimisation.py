@@ -1,47 +1,15 @@
 """Optimisers and learning-rate schedules, from a typed configuration."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-
-@dataclass(frozen=True)
-class Optimisation:
-    """How the weights are moved.
-
-    The defaults are those of the paper's PDE benchmarks. `muon` takes Muon for the hidden matrices
-    (those of the blocks) and AdamW for everything else.
-    """
-
-    optimiser: Literal["adam", "adamw", "muon"] = "adamw"
-    epochs: int = 500
-    batch: int = 4
-    accumulate: int = 1
-    """Batches whose gradients are added before a step."""
-    rate: float = 1e-3
-    """Peak learning rate of Adam and AdamW."""
-    muon_rate: float = 2e-2
-    """Peak learning rate of Muon."""
-    weight_decay: float = 1e-5
-    schedule: Literal["one_cycle", "cosine", "step", "constant"] = "one_cycle"
-    warm_up: float = 0.3
-    """Fraction of the steps in which a one-cycle schedule rises."""
-    start_divisor: float = 25.0
-    """A one-cycle schedule starts at the peak rate over this."""
-    end_divisor: float = 1e4
-    """A one-cycle schedule ends at its start over this."""
-    step_epochs: int = 100
-    """A step schedule halves the rate every so many epochs."""
-    clip: float | None = None
-    """Largest norm of the gradient."""
-    ema: float | None = None
-    """Decay of an exponential moving average of the weights, which is then what is evaluated."""
+from funcattn.settings import OptimisationSettings
 
 
-def build_optimisers(model: nn.Module, settings: Optimisation) -> list[torch.optim.Optimizer]:
+def build_optimisers(
+    model: nn.Module, settings: OptimisationSettings
+) -> list[torch.optim.Optimizer]:
     """The optimisers, each with its share of the parameters."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if settings.optimiser == "adam":
@@ -70,7 +38,7 @@ def build_optimisers(model: nn.Module, settings: Optimisation) -> list[torch.opt
 
 
 def build_schedule(
-    optimiser: torch.optim.Optimizer, settings: Optimisation, steps_per_epoch: int
+    optimiser: torch.optim.Optimizer, settings: OptimisationSettings, steps_per_epoch: int
 ) -> lr_scheduler.LRScheduler:
     """The schedule of one optimiser, stepped after every step."""
     total = settings.epochs * steps_per_epoch
@@ -82,7 +50,8 @@ def build_schedule(
             pct_start=settings.warm_up,
             div_factor=settings.start_divisor,
             final_div_factor=settings.end_divisor,
-            cycle_momentum=False,
+            # Adam's betas are cycled too, as PyTorch does by default; Muon's momentum is not.
+            cycle_momentum=not isinstance(optimiser, torch.optim.Muon),
         )
     if settings.schedule == "cosine":
         return lr_scheduler.CosineAnnealingLR(optimiser, T_max=total)

@@ -1,0 +1,93 @@
+"""Typed settings: everything that decides the numbers of a run.
+
+Tasks give the defaults, a TOML file and the command line change them, and a run keeps the result
+beside what it made.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Profile = Literal["paper", "cpu", "smoke"]
+Preset = Literal["paper", "modern"]
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The network; what a kind of network has no use for, it refuses."""
+
+    width: int = 128
+    """Channels inside."""
+    layers: int = 8
+    heads: int = 8
+    bases: int = 64
+    """Basis functions of a head."""
+    mlp_ratio: float = 1.0
+    """Hidden over outer width of the point-wise networks."""
+    share_basis: bool = False
+    """All layers use the basis modules of the first."""
+    reach: float | None = None
+    """Reach of the stencils as a fraction of the axis; None: point-wise features."""
+    lattice: int | None = None
+    """Positions as distances to a lattice of so many nodes an axis; None: coordinates."""
+    ridge: float = 0.5
+    """Where the learned weight of the convex ridge starts."""
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class OptimisationSettings:
+    """How the weights are moved; the defaults are those of the paper's PDE benchmarks."""
+
+    optimiser: Literal["adam", "adamw", "muon"] = "adamw"
+    """muon: Muon for the matrices of the blocks, AdamW for the rest."""
+    epochs: int = 500
+    batch: int = 4
+    accumulate: int = 1
+    """Batches whose gradients are added before a step."""
+    rate: float = 1e-3
+    """Peak learning rate of Adam and AdamW."""
+    muon_rate: float = 2e-2
+    """Peak learning rate of Muon."""
+    weight_decay: float = 1e-5
+    schedule: Literal["one_cycle", "cosine", "step", "constant"] = "one_cycle"
+    warm_up: float = 0.3
+    """Fraction of the steps in which a one-cycle schedule rises."""
+    start_divisor: float = 25.0
+    """A one-cycle schedule starts at the peak rate over this."""
+    end_divisor: float = 1e4
+    """A one-cycle schedule ends at its start over this."""
+    step_epochs: int = 100
+    """A step schedule halves the rate every so many epochs."""
+    clip: float | None = None
+    """Largest norm of the gradient."""
+    ema: float | None = None
+    """Decay of a moving average of the weights, which is then what is evaluated and kept."""
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which samples; tasks add what their generation needs."""
+
+    train: int = 1000
+    validation: int = 100
+    test: int = 200
+    seed: int = 0
+    """Of the data, not of the training."""
+    path: str | None = None
+    """Read the samples from here instead of making them."""
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """A whole run."""
+
+    task: str
+    model: str = "funcattn"
+    seed: int = 0
+    """Of the starting weights, the order of the samples, dropout and augmentation."""
+    data: DataSettings = field(default_factory=DataSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    optimisation: OptimisationSettings = field(default_factory=OptimisationSettings)
+    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = "32-true"
+    checkpoint_seconds: float = 30.0
+    """A checkpoint is written after each epoch, and within one as often as this."""

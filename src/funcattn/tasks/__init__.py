@@ -1,0 +1,1 @@
+"""One file a benchmark: data, split, loss, metric, the settings of the paper."""

@@ -1,0 +1,87 @@
+"""What a task is: samples and their split, how a network is called, loss, metric, settings.
+
+A task is one file. The three kinds of task differ in `predict` alone: steady fields call the
+network once, tasks in time call it for each frame.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from funcattn.data import Batch, Sample
+from funcattn.settings import Preset, Profile, RunSettings
+
+Network = Callable[..., Tensor]
+"""Called as `network(positions, values, grid=..., mask=..., weights=...)`, in real units."""
+
+Advance = Callable[[int, int], None]
+"""Progress: called with (done, total)."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Samples for training, for choosing the epoch, and for the one test at the end."""
+
+    train: Sequence[Sample]
+    validation: Sequence[Sample]
+    test: Sequence[Sample]
+    fingerprint: str
+    """Of the data's content: a resumed run refuses data that changed."""
+
+
+class Task(ABC):
+    """One benchmark."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """One line for lists."""
+    space: ClassVar[int]
+    inputs: ClassVar[int]
+    """Channels of the input values; 0 where the geometry is the input."""
+    outputs: ClassVar[int]
+    headline: ClassVar[str]
+    """The metric by which the epoch is chosen."""
+    larger_is_better: ClassVar[bool] = False
+    normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset()
+    """Which sides are brought to mean 0 and deviation 1, by statistics of the training samples."""
+    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]]
+    """How a sample is drawn."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
+
+    @classmethod
+    @abstractmethod
+    def defaults(cls, profile: Profile, preset: Preset) -> RunSettings:
+        """The settings of a profile (how large) and a preset (how trained)."""
+
+    @abstractmethod
+    def splits(self, cache: Path, advance: Advance) -> Splits:
+        """The samples, made or read; what is made is kept in the cache folder."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """One number for each sample, (b,)."""
+
+    @abstractmethod
+    def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """By name, one number for each sample, (b,); `headline` is among them."""
+
+    def predict(self, network: Network, batch: Batch) -> Tensor:
+        """What the network says of a batch, shaped as its target."""
+        return network(
+            batch.positions,
+            batch.values,
+            grid=batch.grid,
+            mask=batch.mask,
+            weights=batch.weights,
+        )
+
+    def augmented(self, sample: Sample, random: torch.Generator) -> Sample:  # noqa: ARG002
+        """A training sample, changed at random where the task has a symmetry to teach."""
+        return sample

@@ -1,0 +1,1 @@
+"""Training: optimisers, loop, checkpoints, records."""
