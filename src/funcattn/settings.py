@@ -4,8 +4,9 @@ Tasks give the defaults, a TOML file and the command line change them, and a run
 beside what it made.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 Profile = Literal["paper", "cpu", "smoke"]
 Preset = Literal["paper", "modern"]
@@ -58,6 +59,8 @@ class OptimisationSettings:
     """A one-cycle schedule ends at its start over this."""
     step_epochs: int = 100
     """A step schedule halves the rate every so many epochs."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """Of the losses of a batch; with sum, as in public scripts, clipping meets larger gradients."""
     clip: float | None = None
     """Largest norm of the gradient."""
     ema: float | None = None
@@ -88,6 +91,32 @@ class RunSettings:
     data: DataSettings = field(default_factory=DataSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     optimisation: OptimisationSettings = field(default_factory=OptimisationSettings)
-    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = "32-true"
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
     checkpoint_seconds: float = 30.0
     """A checkpoint is written after each epoch, and within one as often as this."""
+
+
+def changed(settings: Any, changes: Mapping[str, Any], where: str = "settings") -> Any:
+    """The settings with some values replaced, nested as in TOML or JSON, names and types checked.
+
+    >>> changed(RunSettings(task="darcy"), {"seed": 3, "network": {"width": 64}}).network.width
+    64
+    """
+    hints = get_type_hints(type(settings))
+    values = {}
+    for name, value in changes.items():
+        if name not in hints:
+            raise ValueError(f"{where}: expected one of {', '.join(hints)}, got {name!r}")
+        old = getattr(settings, name)
+        if is_dataclass(old) and isinstance(value, Mapping):
+            values[name] = changed(old, value, f"{where}.{name}")
+            continue
+        wanted = get_args(hints[name]) or (hints[name],)
+        literal = get_origin(hints[name]) is Literal
+        if isinstance(value, int) and not isinstance(value, bool) and float in wanted:
+            value = float(value)
+        if value not in wanted if literal else type(value) not in wanted:
+            shown = ", ".join(w if isinstance(w, str) else w.__name__ for w in wanted)
+            raise ValueError(f"{where}.{name}: expected {shown}, got {value!r}")
+        values[name] = value
+    return replace(settings, **values)

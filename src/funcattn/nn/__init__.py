@@ -4,6 +4,7 @@ from funcattn.nn.attention import FunctionalAttention
 from funcattn.nn.bases import FourierBasis, GridFourierBasis, LearnedBasis, OrthonormalBasis
 from funcattn.nn.embeddings import LatticeDistances, RawPositions, TimeEmbedding
 from funcattn.nn.feature_maps import FeatureMap, GridConvolution, Pointwise, Stencil
+from funcattn.nn.normaliser import Normaliser
 from funcattn.nn.points import Points
 from funcattn.nn.ridges import AdditiveRidge, ConvexRidge
 
@@ -17,6 +18,7 @@ __all__ = [
     "GridFourierBasis",
     "LatticeDistances",
     "LearnedBasis",
+    "Normaliser",
     "OrthonormalBasis",
     "Points",
     "Pointwise",

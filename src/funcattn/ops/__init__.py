@@ -11,7 +11,7 @@ from funcattn.ops.attention import (
     ridge_system,
     transport,
 )
-from funcattn.ops.checks import debug
+from funcattn.ops.checks import debug, observe_systems
 from funcattn.ops.fourier import GridFourier, fourier_values
 from funcattn.ops.projections import (
     Average,
@@ -50,6 +50,7 @@ __all__ = [
     "fourier_values",
     "functional_attention",
     "lift",
+    "observe_systems",
     "projector",
     "ridge_system",
     "transport",

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from funcattn.ops.checks import check_finite, values_are_visible
+from funcattn.ops.checks import check_finite, show_system, values_are_visible
 from funcattn.ops.linalg import at_least_float32, full_precision, identity_like, solve_positive
 from funcattn.ops.projections import Basis, Projection, ProjectionName, lift, projector
 
@@ -88,6 +88,7 @@ def transport(
         dtype = at_least_float32(query.dtype, key.dtype, value.dtype)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         system = ridge_system(key, ridge=ridge, form=form)
+        show_system(system)
         if _chosen_form(key, form) == "primal":
             return query @ (key.mH @ solve_positive(system, value))
         return query @ solve_positive(system, key.mH @ value)

@@ -1,0 +1,309 @@
+"""The one command: `funcattn list | info | generate | train | evaluate | predict`."""
+
+import json
+import os
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import h5py
+import numpy as np
+import platformdirs
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from funcattn._version import __version__
+from funcattn.models import MODELS
+from funcattn.serve import load
+from funcattn.settings import Preset, Profile, RunSettings, changed
+from funcattn.tasks import TASKS
+from funcattn.training.checkpoint import CheckpointError
+from funcattn.training.loop import Interrupted, NonFiniteLossError, State
+from funcattn.training.run import RunError, read_settings, test_again, train
+
+Name = Annotated[str, tyro.conf.Positional]
+File = Annotated[Path, tyro.conf.Positional]
+
+_CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a network on a task, choose the epoch on validation data, test once, report.
+
+    Any setting of `funcattn info TASK` can be given too, for example --network.width 32
+    --optimisation.epochs 10 --data.train 200 --seed 1. Ctrl-C finishes the step and saves;
+    --resume goes on from there, also after a crash.
+    """
+
+    task: Name
+    """What to learn; `funcattn list` shows the tasks."""
+    out: Path | None = None
+    """Folder of the run; default runs/TASK-PROFILE-seedSEED."""
+    profile: Profile = "cpu"
+    """How large: as in the paper (wants a GPU), for two cores, or tiny."""
+    preset: Preset = "modern"
+    """How trained: by Muon and AdamW, or as in the paper."""
+    config: Path | None = None
+    """A TOML or JSON file with settings; it goes over the defaults, and flags go over it."""
+    resume: bool = False
+    """Go on with the run in the folder, with its settings."""
+    devices: int = 1
+    """Processes that train together; several machines by torchrun."""
+    cache: Path = _CACHE
+    """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Train with progress."""
+        settings = resolved(self.task, self.profile, self.preset, self.config, rest)
+        out = self.out or Path("runs") / f"{self.task}-{self.profile}-seed{settings.seed}"
+        with _progress(console) as progress:
+            data = progress.add_task("data", total=None, visible=False)
+            steps = progress.add_task("training", total=None)
+
+            def on_data(done: int, total: int) -> None:
+                progress.update(data, completed=done, total=total, visible=True)
+
+            def on_step(state: State, per_epoch: int) -> None:
+                epochs = settings.optimisation.epochs
+                text = f"epoch {state.epoch + 1} of {epochs}"
+                if state.history and state.best_value is not None:
+                    text += f", best validation {state.best_value:.4g} (epoch {state.best_epoch})"
+                progress.update(
+                    steps,
+                    completed=state.epoch * per_epoch + state.step,
+                    total=epochs * per_epoch,
+                    description=text,
+                )
+
+            record = train(
+                settings,
+                out,
+                resume=self.resume,
+                cache=self.cache,
+                devices=self.devices,
+                on_data=on_data,
+                on_step=on_step,
+                command=shlex.join(["funcattn", *sys.argv[1:]]),
+            )
+        for name, value in record["test"].items():
+            console.print(f"test {name}: [bold]{value:.5g}[/] ({record['test_note']})")
+        console.print(f"report: {out / 'report.html'}")
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Make the data of a task and keep it in the cache folder; settings as with train."""
+
+    task: Name
+    profile: Profile = "cpu"
+    cache: Path = _CACHE
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Make data with progress."""
+        settings = resolved(self.task, self.profile, "modern", None, rest)
+        with _progress(console) as progress:
+            bar = progress.add_task(f"{self.task} data", total=None)
+            splits = TASKS[self.task](settings).splits(
+                self.cache, lambda done, total: progress.update(bar, completed=done, total=total)
+            )
+        console.print(
+            f"{len(splits.train)} training, {len(splits.validation)} validation and "
+            f"{len(splits.test)} test samples; fingerprint {splits.fingerprint[:16]}"
+        )
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Metrics of a trained run on its validation samples, or once more on its test samples."""
+
+    run_folder: File
+    split: Literal["validation", "test"] = "validation"
+    cache: Path = _CACHE
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Evaluate and print."""
+        _refuse(rest)
+        values = test_again(self.run_folder, self.split, self.cache)
+        for name, numbers in values.items():
+            mean, spread = float(np.mean(numbers)), float(np.std(numbers))
+            console.print(f"{self.split} {name}: [bold]{mean:.5g}[/] +- {spread:.2g} over samples")
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predict with a trained run.
+
+    INPUT is .npz or .h5 with arrays `positions` (b n s), and `values` (b n i), `mask`, `weights`,
+    `context`, `grid` where needed; OUTPUT, of either kind, gets `prediction` (b n o).
+    """
+
+    run_folder: File
+    input: File
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Read, predict, write."""
+        _refuse(rest)
+        arrays = _read_arrays(self.input)
+        unknown = arrays.keys() - {"positions", "values", "mask", "weights", "context", "grid"}
+        if unknown or "positions" not in arrays:
+            raise ValueError(
+                f"{self.input}: expected positions, and values, mask, weights, context or grid, "
+                f"got {', '.join(sorted(arrays)) or 'nothing'}"
+            )
+        grid = arrays.pop("grid", None)
+        prediction = load(self.run_folder).predict(
+            arrays.pop("positions"),
+            grid=None if grid is None else [int(length) for length in grid],
+            **arrays,
+        )
+        _write_array(self.output, "prediction", prediction)
+        console.print(f"{self.output}: prediction {prediction.shape}")
+
+
+@dataclass(frozen=True)
+class List:
+    """The tasks and the networks."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Print tables."""
+        _refuse(rest)
+        tasks = Table("task", "what it is", "input", "output", box=None)
+        for name, task in TASKS.items():
+            shape = f"{task.space}-D points" + (f", {task.inputs} values" if task.inputs else "")
+            tasks.add_row(name, task.title, shape, str(task.outputs))
+        models = Table("model", "what it is", "paper", box=None)
+        for name, model in MODELS.items():
+            models.add_row(name, model.title, model.paper)
+        console.print(tasks, models)
+
+
+@dataclass(frozen=True)
+class Info:
+    """The settings of a task, or the settings and results of a run."""
+
+    what: Name
+    """A task's name or a run's folder."""
+    profile: Profile = "cpu"
+    preset: Preset = "modern"
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Print them."""
+        if self.what in TASKS:
+            settings = resolved(self.what, self.profile, self.preset, None, rest)
+            console.print(TASKS[self.what].title)
+        else:
+            _refuse(rest)
+            settings = read_settings(Path(self.what))
+            record = Path(self.what) / "record.json"
+            if record.exists():
+                shown = json.loads(record.read_text())
+                console.print_json(
+                    data={k: v for k, v in shown.items() if k not in ("settings", "test_values")}
+                )
+        console.print_json(data=asdict(settings))
+
+
+Command = Train | Generate | Evaluate | Predict | List | Info
+
+
+def resolved(
+    task: str, profile: Profile, preset: Preset, config: Path | None, flags: list[str]
+) -> RunSettings:
+    """The task's defaults, changed by a file, changed by flags."""
+    if task not in TASKS:
+        raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {task!r}")
+    settings = TASKS[task].defaults(profile, preset)
+    if config is not None:
+        text = config.read_text()
+        changes = json.loads(text) if config.suffix == ".json" else tomllib.loads(text)
+        settings = changed(settings, changes, where=str(config))
+    return tyro.cli(
+        type(settings), default=settings, args=flags, prog=f"funcattn train {task}", add_help=False
+    )
+
+
+def main() -> None:
+    """Parse the command line, run the command, and turn expected errors into one clear line."""
+    console = Console(stderr=False)
+    if sys.argv[1:] == ["--version"]:
+        console.print(__version__)
+        return
+    command, rest = tyro.cli(
+        Command,
+        prog="funcattn",
+        description=__doc__,
+        return_unknown_args=True,
+        config=(tyro.conf.OmitSubcommandPrefixes,),
+    )
+    # Threads of one process that fight for busy cores are slower than one thread.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    errors = (RunError, CheckpointError, NonFiniteLossError, ValueError, OSError)
+    try:
+        command.run(rest, console)
+    except Interrupted as stop:
+        console.print(f"Stopped by {stop}; everything is saved. Go on with --resume.")
+        sys.exit(130 if str(stop) == "SIGINT" else 143)
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        sys.exit(130)
+    except errors as error:
+        Console(stderr=True).print(f"[bold red]funcattn:[/] {error}", highlight=False)
+        sys.exit(1)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    ) as progress:
+        yield progress
+
+
+def _refuse(rest: list[str]) -> None:
+    if rest:
+        raise ValueError(f"arguments: expected those of --help, got {shlex.join(rest)}")
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    if path.suffix in (".h5", ".hdf5"):
+        with h5py.File(path) as file:
+            return {name: np.asarray(file[name]) for name in file}
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def _write_array(path: Path, name: str, array: Any) -> None:
+    aside = path.with_name(f".{path.name}.part")
+    if path.suffix in (".h5", ".hdf5"):
+        with h5py.File(aside, "w") as file:
+            file[name] = array
+    else:
+        with aside.open("wb") as stream:
+            np.savez(stream, **{name: array})
+    os.replace(aside, path)
+
+
+if __name__ == "__main__":
+    main()

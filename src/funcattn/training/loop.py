@@ -1,0 +1,357 @@
+"""The training loop: epochs, validation, checkpoints, and one test at the end.
+
+All randomness is a function of (seed, epoch, place): the order of the samples, augmentation,
+dropout. So a run that is stopped anywhere and resumed from a checkpoint does what the uninterrupted
+run does, to the bit on the CPU, and nothing random has to be saved.
+"""
+
+import copy
+import hashlib
+import json
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from funcattn.data import Batch, Sample, collate
+from funcattn.models import Surrogate
+from funcattn.ops import observe_systems
+from funcattn.settings import RunSettings
+from funcattn.tasks.base import Splits, Task
+from funcattn.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    load_checkpoint,
+    model_tensors,
+    optimiser_document,
+    optimiser_tensors,
+    restore_model,
+    restore_optimiser,
+    save_checkpoint,
+)
+from funcattn.training.optimisation import build_optimisers, build_schedule
+
+_KEPT = 2
+"""Checkpoints kept besides the best: a damaged one has another behind it."""
+
+
+class NonFiniteLossError(Exception):
+    """A loss that is not a number: the run cannot go on."""
+
+
+class Interrupted(Exception):  # noqa: N818
+    """The run was asked to stop, and has saved its state."""
+
+
+@dataclass
+class State:
+    """Where a run is."""
+
+    epoch: int = 0
+    step: int = 0
+    """Steps done in this epoch."""
+    losses: float = 0.0
+    """Sum of the losses of the samples seen in this epoch."""
+    history: list[dict[str, float]] = field(default_factory=list)
+    """One line a finished epoch."""
+    best_epoch: int | None = None
+    best_value: float | None = None
+    seconds: float = 0.0
+
+
+class Trainer:
+    """One run of one task into one folder."""
+
+    def __init__(
+        self,
+        task: Task,
+        splits: Splits,
+        surrogate: Surrogate,
+        folder: Path,
+        *,
+        fabric: Fabric,
+        on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
+    ) -> None:
+        self.task, self.splits, self.folder, self.fabric = task, splits, folder, fabric
+        self.settings: RunSettings = task.settings
+        self.on_step = on_step
+        self.state = State()
+        self.surrogate = surrogate
+        how = self.settings.optimisation
+        if how.ema is not None and not 0 < how.ema < 1:
+            raise ValueError(f"ema: expected a decay between 0 and 1, got {how.ema}")
+        self.averaged = copy.deepcopy(surrogate) if how.ema is not None else None
+        self.group = how.batch * how.accumulate
+        self.steps = math.ceil(len(splits.train) / self.group)
+        optimisers = build_optimisers(surrogate, how)
+        self.schedules = [build_schedule(o, how, self.steps) for o in optimisers]
+        self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
+        self._stop: str | None = None
+        self._last_save = time.monotonic()
+
+    # Epochs and steps
+
+    def run(self) -> None:
+        """Train to the last epoch, from wherever the state is."""
+        started = time.monotonic() - self.state.seconds
+        epochs = self.settings.optimisation.epochs
+        with torch.random.fork_rng(devices=[]), self._signals():
+            for epoch in range(self.state.epoch, epochs):
+                order = torch.randperm(
+                    len(self.splits.train), generator=_random(self.settings.seed, epoch)
+                )
+                groups = order.split(self.group)
+                for step in range(self.state.step, self.steps):
+                    self._train(epoch, step, groups[step])
+                    self.state.step = step + 1
+                    self.state.seconds = time.monotonic() - started
+                    self.on_step(self.state, self.steps)
+                    due = time.monotonic() - self._last_save > self.settings.checkpoint_seconds
+                    if step + 1 < self.steps and (self._stop or due):
+                        self.save()
+                self._finish_epoch(epoch)
+                self.state.seconds = time.monotonic() - started
+                self.save()
+
+    def _train(self, epoch: int, step: int, places: Tensor) -> None:
+        """One step of the optimisers on one group of samples, split over batches and ranks."""
+        how = self.settings.optimisation
+        self.model.train()
+        batches = places.split(how.batch)
+        for number, batch_places in enumerate(batches):
+            mine = batch_places[self.fabric.global_rank :: self.fabric.world_size].tolist()
+            torch.manual_seed(
+                _mixed(self.settings.seed, epoch, step, number, self.fabric.global_rank)
+            )
+            samples = [
+                self.task.augmented(self.splits.train[i], _random(self.settings.seed, epoch, i + 1))
+                for i in mine
+            ]
+            last = number + 1 == len(batches)
+            with self.fabric.no_backward_sync(self.model, enabled=not last):
+                # A rank without samples still takes part in the sum of gradients.
+                batch = on_device(
+                    samples or [self.splits.train[int(batch_places[0])]], self.settings, self.fabric
+                )
+                losses = self.task.loss(self.task.predict(self.model, batch), batch)
+                losses = losses if samples else 0 * losses
+                self._check_finite(losses, epoch, step, mine, batch)
+                # Gradients are averaged over the ranks, so each gives its part times their number.
+                total = losses.sum() * self.fabric.world_size
+                self.fabric.backward(total / len(places) if how.reduction == "mean" else total)
+            summed = self.fabric.all_reduce(losses.detach().sum(), reduce_op="sum")
+            self.state.losses += torch.as_tensor(summed).item()
+        if how.clip is not None:
+            nn.utils.clip_grad_norm_(self.surrogate.parameters(), how.clip)
+        for optimiser, schedule in zip(self.optimisers, self.schedules, strict=True):
+            optimiser.step()
+            optimiser.zero_grad()
+            schedule.step()
+        if self.averaged is not None:
+            assert how.ema is not None
+            for old, new in zip(
+                self.averaged.parameters(), self.surrogate.parameters(), strict=True
+            ):
+                old.detach().lerp_(new.detach(), 1 - how.ema)
+
+    def _check_finite(
+        self, losses: Tensor, epoch: int, step: int, places: list[int], batch: Batch
+    ) -> None:
+        """Stop at a loss that is no number, and keep the batch for a look."""
+        if bool(losses.isfinite().all()):
+            return
+        bad = [
+            i for i, loss in zip(places, losses.tolist(), strict=False) if not math.isfinite(loss)
+        ]
+        kept = self.folder / f"bad_batch_epoch{epoch + 1}_step{step + 1}"
+        shutil.rmtree(kept, ignore_errors=True)
+        tensors = {name: t for name, t in vars(batch).items() if isinstance(t, Tensor)}
+        document = {"samples": places, "bad": bad, "losses": [str(x) for x in losses.tolist()]}
+        save_checkpoint(kept, Checkpoint({"batch": tensors}, document))
+        raise NonFiniteLossError(
+            f"the loss of training samples {bad} is not finite in epoch {epoch + 1}, step "
+            f"{step + 1}; the batch is kept in {kept}. Look at these samples, lower the learning "
+            "rate, or clip gradients; the last checkpoint is from before this step"
+        )
+
+    # Evaluation
+
+    @property
+    def evaluated(self) -> Surrogate:
+        """The weights that are evaluated and kept: the moving average where there is one."""
+        return self.surrogate if self.averaged is None else self.averaged
+
+    def _finish_epoch(self, epoch: int) -> None:
+        """Validate, write a line of history, keep the weights if they are the best so far."""
+        values, conditions = evaluate(
+            self.task, self.evaluated, self.splits.validation, self.fabric
+        )
+        line = {
+            "epoch": float(epoch + 1),
+            "train_loss": self.state.losses / len(self.splits.train),
+            "rate": self.optimisers[-1].param_groups[0]["lr"],
+        }
+        line |= {f"validation_{name}": _mean(numbers) for name, numbers in values.items()}
+        line |= {f"condition_{i + 1}": number for i, number in enumerate(conditions)}
+        value = line[f"validation_{self.task.headline}"]
+        if not math.isfinite(value):
+            raise NonFiniteLossError(
+                f"the validation {self.task.headline} is not finite after epoch {epoch + 1}; the "
+                "last checkpoint is from before it"
+            )
+        best = self.state.best_value
+        better = best is None or (value > best if self.task.larger_is_better else value < best)
+        self.state.history.append(line)
+        if better:
+            self.state.best_value, self.state.best_epoch = value, epoch + 1
+            if self.fabric.is_global_zero:
+                self._save_best(epoch + 1)
+        self.state.epoch, self.state.step, self.state.losses = epoch + 1, 0, 0.0
+
+    # Saving and resuming
+
+    def _save_best(self, epoch: int) -> None:
+        folder = self.folder / "checkpoints" / f"best-{epoch:06d}"
+        if not folder.exists():  # it does where a run was killed just after this
+            weights = model_tensors(self.evaluated)
+            save_checkpoint(folder, Checkpoint({"model": weights}, {"epoch": epoch}))
+        for old in _folders(self.folder, "best")[:-1]:
+            shutil.rmtree(old)
+
+    def save(self) -> None:
+        """Write a checkpoint; leave with `Interrupted` if the run was asked to stop."""
+        if self.fabric.is_global_zero:
+            tensors = {"model": model_tensors(self.surrogate)}
+            if self.averaged is not None:
+                tensors["averaged"] = model_tensors(self.averaged)
+            for i, optimiser in enumerate(self.optimisers):
+                tensors[f"optimiser{i}"] = optimiser_tensors(optimiser)
+            document = {
+                "state": vars(self.state),
+                "fingerprint": self.splits.fingerprint,
+                "optimisers": [optimiser_document(o) for o in self.optimisers],
+            }
+            done = self.state.epoch * self.steps + self.state.step
+            folder = self.folder / "checkpoints" / f"step-{done:09d}"
+            if not folder.exists():
+                save_checkpoint(folder, Checkpoint(tensors, document))
+            for old in _folders(self.folder, "step")[:-_KEPT]:
+                shutil.rmtree(old)
+        self.fabric.barrier()
+        self._last_save = time.monotonic()
+        if self._stop:
+            raise Interrupted(self._stop)
+
+    def resume(self) -> bool:
+        """Go back to the newest whole checkpoint; False where there is none."""
+        problems = []
+        for folder in reversed(_folders(self.folder, "step")):
+            try:
+                saved = load_checkpoint(folder)
+            except CheckpointError as error:
+                problems.append(str(error))
+                continue
+            if saved.document["fingerprint"] != self.splits.fingerprint:
+                raise CheckpointError(
+                    "the data changed since the run began: its fingerprint was "
+                    f"{saved.document['fingerprint']} and is {self.splits.fingerprint}; bring the "
+                    "old data back, or start a new run"
+                )
+            restore_model(self.surrogate, saved.tensors["model"])
+            if self.averaged is not None:
+                restore_model(self.averaged, saved.tensors["averaged"])
+            self.state = State(**saved.document["state"])
+            done = self.state.epoch * self.steps + self.state.step
+            for i, (optimiser, schedule) in enumerate(
+                zip(self.optimisers, self.schedules, strict=True)
+            ):
+                restore_optimiser(
+                    optimiser, saved.tensors[f"optimiser{i}"], saved.document["optimisers"][i]
+                )
+                schedule.load_state_dict({"last_epoch": done, "_step_count": done + 1})
+            return True
+        if problems:
+            raise CheckpointError("no checkpoint of the run is whole: " + "; ".join(problems))
+        return False
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the run after the current step, with everything saved."""
+
+        def ask(number: int, frame: Any) -> None:  # noqa: ARG001
+            self._stop = signal.Signals(number).name
+
+        caught = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, ask) for number in caught]
+        try:
+            yield
+        finally:
+            for number, handler in zip(caught, before, strict=True):
+                signal.signal(number, handler)
+
+
+def on_device(samples: Sequence[Sample], settings: RunSettings, fabric: Fabric) -> Batch:
+    """Samples as a batch, where and in the precision in which the network computes."""
+    dtype = torch.float64 if settings.precision == "64-true" else torch.float32
+    return collate(samples).to(fabric.device, dtype)
+
+
+@torch.no_grad()
+def evaluate(
+    task: Task,
+    surrogate: nn.Module,
+    samples: Sequence[Sample],
+    fabric: Fabric,
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Metrics of each sample, and condition numbers of the layers' systems on the first batch."""
+    surrogate.eval()
+    metrics: dict[str, list[float]] = {}
+    conditions: list[float] = []
+    size = task.settings.optimisation.batch
+    for start in range(0, len(samples), size):
+        places = range(start, min(start + size, len(samples)))
+        batch = on_device([samples[i] for i in places], task.settings, fabric)
+        with fabric.autocast(), observe_systems() as systems:
+            prediction = task.predict(surrogate, batch)
+        for name, values in task.metrics(prediction, batch).items():
+            metrics.setdefault(name, []).extend(values.double().tolist())
+        if start == 0:
+            conditions = [float(torch.linalg.cond(s.double()).mean()) for s in systems]
+    return metrics, conditions
+
+
+def best_checkpoint(folder: Path) -> Checkpoint:
+    """The weights that did best on validation data."""
+    folders = _folders(folder, "best")
+    if not folders:
+        raise CheckpointError(
+            f"{folder} has no trained weights yet: no epoch was finished, or this is not a run"
+        )
+    return load_checkpoint(folders[-1])
+
+
+def _folders(folder: Path, kind: str) -> list[Path]:
+    """Checkpoints of a kind, oldest first."""
+    return sorted((folder / "checkpoints").glob(f"{kind}-*"))
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed from several numbers, such that no two tuples in use meet."""
+    return int.from_bytes(hashlib.sha256(json.dumps(numbers).encode()).digest()[:7], "little")
+
+
+def _random(*numbers: int) -> torch.Generator:
+    return torch.Generator().manual_seed(_mixed(*numbers))
