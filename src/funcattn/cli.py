@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zipfile import BadZipFile
 
 import h5py
 import numpy as np
@@ -17,6 +18,7 @@ import platformdirs
 import torch
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -34,7 +36,8 @@ from funcattn.settings import Preset, Profile, RunSettings, changed
 from funcattn.tasks import TASKS
 from funcattn.training.checkpoint import CheckpointError
 from funcattn.training.loop import Interrupted, NonFiniteLossError, State
-from funcattn.training.run import RunError, read_settings, test_again, train
+from funcattn.training.run import evaluate_run, train
+from funcattn.training.setup import RunError, read_settings
 
 Name = Annotated[str, tyro.conf.Positional]
 File = Annotated[Path, tyro.conf.Positional]
@@ -72,6 +75,12 @@ class Train:
         """Train with progress."""
         settings = resolved(self.task, self.profile, self.preset, self.config, rest)
         out = self.out or Path("runs") / f"{self.task}-{self.profile}-seed{settings.seed}"
+        if self.resume:
+            settings = read_settings(out)
+            if settings.task != self.task or _over(settings, self.config, rest) != settings:
+                raise ValueError(
+                    f"--resume: expected the task and settings of the run in {out}, got others"
+                )
         with _progress(console) as progress:
             data = progress.add_task("data", total=None, visible=False)
             steps = progress.add_task("training", total=None)
@@ -103,7 +112,7 @@ class Train:
             )
         for name, value in record["test"].items():
             console.print(f"test {name}: [bold]{value:.5g}[/] ({record['test_note']})")
-        console.print(f"report: {out / 'report.html'}")
+        console.print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,7 @@ class Evaluate:
     def run(self, rest: list[str], console: Console) -> None:
         """Evaluate and print."""
         _refuse(rest)
-        values = test_again(self.run_folder, self.split, self.cache)
+        values = evaluate_run(self.run_folder, self.split, self.cache)
         for name, numbers in values.items():
             mean, spread = float(np.mean(numbers)), float(np.std(numbers))
             console.print(f"{self.split} {name}: [bold]{mean:.5g}[/] +- {spread:.2g} over samples")
@@ -160,6 +169,7 @@ class Predict:
     def run(self, rest: list[str], console: Console) -> None:
         """Read, predict, write."""
         _refuse(rest)
+        _check_suffix(self.output)
         arrays = _read_arrays(self.input)
         unknown = arrays.keys() - {"positions", "values", "mask", "weights", "context", "grid"}
         if unknown or "positions" not in arrays:
@@ -174,7 +184,7 @@ class Predict:
             **arrays,
         )
         _write_array(self.output, "prediction", prediction)
-        console.print(f"{self.output}: prediction {prediction.shape}")
+        console.print(f"{self.output}: prediction {prediction.shape}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -229,19 +239,28 @@ def resolved(
     """The task's defaults, changed by a file, changed by flags."""
     if task not in TASKS:
         raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {task!r}")
-    settings = TASKS[task].defaults(profile, preset)
+    return _over(TASKS[task].defaults(profile, preset), config, flags)
+
+
+def _over(settings: RunSettings, config: Path | None, flags: list[str]) -> RunSettings:
+    """The settings, changed by a file, changed by flags."""
+    task = settings.task
     if config is not None:
         text = config.read_text()
         changes = json.loads(text) if config.suffix == ".json" else tomllib.loads(text)
         settings = changed(settings, changes, where=str(config))
-    return tyro.cli(
+    settings = tyro.cli(
         type(settings), default=settings, args=flags, prog=f"funcattn train {task}", add_help=False
     )
+    if settings.task != task:
+        raise ValueError(f"task: expected settings of {task}, got those of {settings.task!r}")
+    return settings
 
 
 def main() -> None:
     """Parse the command line, run the command, and turn expected errors into one clear line."""
-    console = Console(stderr=False)
+    # Of processes that train together, the first one speaks.
+    console = Console(quiet=os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) != "0")
     if sys.argv[1:] == ["--version"]:
         console.print(__version__)
         return
@@ -264,7 +283,10 @@ def main() -> None:
         console.print("Stopped.")
         sys.exit(130)
     except errors as error:
-        Console(stderr=True).print(f"[bold red]funcattn:[/] {error}", highlight=False)
+        # One line as it is: not wrapped, and with brackets that are no markup.
+        Console(stderr=True).print(
+            f"[bold red]funcattn:[/] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
         sys.exit(1)
 
 
@@ -287,11 +309,20 @@ def _refuse(rest: list[str]) -> None:
 
 
 def _read_arrays(path: Path) -> dict[str, Any]:
+    _check_suffix(path)
     if path.suffix in (".h5", ".hdf5"):
         with h5py.File(path) as file:
             return {name: np.asarray(file[name]) for name in file}
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (BadZipFile, TypeError) as error:
+        raise ValueError(f"{path}: expected an .npz file, got {error}") from error
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in (".npz", ".h5", ".hdf5"):
+        raise ValueError(f"{path}: expected a name that ends in .npz, .h5 or .hdf5")
 
 
 def _write_array(path: Path, name: str, array: Any) -> None:

@@ -66,6 +66,17 @@ class OptimisationSettings:
     ema: float | None = None
     """Decay of a moving average of the weights, which is then what is evaluated and kept."""
 
+    def __post_init__(self) -> None:
+        counts = ("epochs", "batch", "accumulate", "step_epochs")
+        for name in (*counts, "rate", "muon_rate", "start_divisor", "end_divisor", "clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}: expected a positive number, got {value}")
+        if not 0 <= self.warm_up < 1:
+            raise ValueError(f"warm_up: expected a fraction of the steps, got {self.warm_up}")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema: expected a decay between 0 and 1, got {self.ema}")
+
 
 @dataclass(frozen=True)
 class DataSettings:
@@ -78,6 +89,11 @@ class DataSettings:
     """Of the data, not of the training."""
     path: str | None = None
     """Read the samples from here instead of making them."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected a number of samples, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -102,6 +118,8 @@ def changed(settings: Any, changes: Mapping[str, Any], where: str = "settings") 
     >>> changed(RunSettings(task="darcy"), {"seed": 3, "network": {"width": 64}}).network.width
     64
     """
+    if not isinstance(changes, Mapping):
+        raise ValueError(f"{where}: expected names with values, got {changes!r}")
     hints = get_type_hints(type(settings))
     values = {}
     for name, value in changes.items():

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from funcattn.demo.model import Config
-from funcattn.demo.run import run
+from funcattn.demo.run import SETTINGS, run
 
 
 @pytest.mark.full
 def test_twice_the_training_resolution_costs_little_accuracy(tmp_path: Path) -> None:
-    record = run(Config(), tmp_path, Console(quiet=True))
-    assert record["test_error_at_43x43"] < 1.3 * record["test_error"]
+    record = run(SETTINGS, tmp_path, Console(quiet=True))
+    assert record["test_error_finer"] < 1.3 * record["test_error"]
     assert record["test_error"] < 0.5 * min(record["yardsticks"].values())

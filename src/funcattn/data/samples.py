@@ -6,6 +6,7 @@ mask then gives each sample the result it would have had alone.
 Axes: b sample of the batch, n point, s space dimension, i input channel, o output channel.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -39,6 +40,11 @@ class Sample:
                 raise ValueError(
                     f"{field}: expected one row for each of {points} positions, got {len(tensor)}"
                 )
+        if self.grid is not None and math.prod(self.grid) != points:
+            raise ValueError(
+                f"grid: expected axis lengths whose product is the number of positions, {points}, "
+                f"got {self.grid}"
+            )
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,13 @@ def collate(samples: Sequence[Sample]) -> Batch:
             if all(tensor is None for tensor in tensors):
                 return None
             raise ValueError(f"{name}: expected it in all samples of a batch or in none")
+        # Points are padded, contexts are not.
+        first, where = (0, "") if name == "context" else (1, " after the first axis")
+        if len({t.shape[first:] for t in tensors}) > 1:
+            raise ValueError(
+                f"{name}: expected one shape{where} in all samples of a batch, got "
+                f"{[tuple(t.shape) for t in tensors]}"
+            )
         if name == "context":
             return torch.stack(tensors)
         return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)

@@ -1,10 +1,9 @@
-"""The demo from beginning to end, with two worker processes: one thread each, two at a time."""
+"""The demo from beginning to end: two networks trained side by side, one thread each."""
 
-import json
-import os
-import signal
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -13,71 +12,97 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from funcattn.demo.data import Array, make_data
-from funcattn.demo.model import NETWORKS, Config
+from funcattn.data import worker_pool
 from funcattn.demo.report import percent, report
-from funcattn.demo.training import Trained, train
+from funcattn.settings import NetworkSettings, OptimisationSettings
+from funcattn.tasks.darcy import DarcyData, DarcySettings, darcy_fields
+from funcattn.training.loop import State
+from funcattn.training.run import train
 
-_epochs_done: Any = None
+# Chosen on validation data.
+SETTINGS = DarcySettings(
+    task="darcy",
+    data=DarcyData(nodes=169, stride=8, train=1000, validation=100, test=100),
+    network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=1 / 21),
+    optimisation=OptimisationSettings(optimiser="muon", epochs=10, batch=8, clip=1.0),
+)
+FINER = 2
+"""The network is asked on a grid with so many times fewer nodes left out."""
+NETWORKS = {"functional attention": "funcattn", "without attention": "no_attention"}
+
+_steps_done: Any = None
 
 
-def _start_worker(epochs_done: Any) -> None:
-    """Workers count epochs where the main process can see them."""
-    global _epochs_done
-    _epochs_done = epochs_done
+def _start_worker(steps_done: Any) -> None:
+    """Workers count steps where the main process can see them."""
+    global _steps_done
+    _steps_done = steps_done
     torch.set_num_threads(1)
 
 
-def _train(name: str, config: Config, permeability: Array, pressure: Array) -> Trained:
-    """Train in a worker, counting the epochs."""
+def _train(place: int, settings: DarcySettings, folder: Path, cache: Path) -> dict[str, Any]:
+    """Train in a worker, from where an earlier attempt stopped."""
 
-    def epoch_done() -> None:
-        _epochs_done[list(NETWORKS).index(name)] += 1
+    def count(state: State, per_epoch: int) -> None:
+        _steps_done[place] = state.epoch * per_epoch + state.step
 
-    return train(name, config, permeability, pressure, epoch_done)
+    return train(
+        settings,
+        folder,
+        resume=(folder / "settings.json").exists(),
+        cache=cache,
+        on_step=count,
+        command="python -m funcattn.demo",
+    )
 
 
-def run(config: Config, folder: Path, console: Console) -> dict[str, Any]:
+def run(settings: DarcySettings, folder: Path, console: Console) -> dict[str, Any]:
     """Everything, with progress; returns the record that is also kept beside the report."""
     folder.mkdir(parents=True, exist_ok=True)
-    context = get_context("spawn")
-    epochs_done = context.Array("i", len(NETWORKS))
+    steps_done = get_context("spawn").Array("i", len(NETWORKS))
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    # Workers inherit that Ctrl-C is ignored, from their first moment on: it is ours to act on.
-    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pool = context.Pool(2, _start_worker, (epochs_done,))
-    signal.signal(signal.SIGINT, on_interrupt)
-    with pool, Progress(*columns, console=console) as progress:
-        permeability, pressure = make_data(config, folder, pool, progress)
-        every = config.coarse_stride
-        coarse = permeability[:, ::every, ::every].copy(), pressure[:, ::every, ::every].copy()
-        seen = config.train + config.validation  # no worker is given the test samples
-        jobs = {
-            name: pool.apply_async(_train, (name, config, coarse[0][:seen], coarse[1][:seen]))
-            for name in NETWORKS
-        }
-        bars = {
-            name: progress.add_task(f"Training, {name}", total=config.epochs) for name in NETWORKS
-        }
-        while not all(job.ready() for job in jobs.values()):
+    with (
+        worker_pool(len(NETWORKS), _start_worker, (steps_done,)) as pool,
+        Progress(*columns, console=console) as progress,
+    ):
+        how = settings.data
+        samples = how.train + how.validation + how.test
+        solving = progress.add_task("Darcy flow, solved", total=samples)
+        fine = darcy_fields(
+            replace(how, stride=how.stride // FINER),
+            folder,
+            lambda done, total: progress.update(solving, completed=done, total=total),
+        )
+        progress.update(solving, completed=samples)
+        how_long = settings.optimisation
+        steps = how_long.epochs * -(-how.train // how_long.batch)
+        bars = [progress.add_task(f"Training, {name}", total=steps) for name in NETWORKS]
+        jobs = [
+            pool.apply_async(
+                _train, (place, replace(settings, model=model), run_folder(folder, name), folder)
+            )
+            for place, (name, model) in enumerate(NETWORKS.items())
+        ]
+        while not all(job.ready() for job in jobs):
             time.sleep(0.2)
-            for bar, done in zip(bars.values(), epochs_done[:], strict=True):
+            for bar, done in zip(bars, steps_done[:], strict=True):
                 progress.update(bar, completed=done)
-        trained = {name: job.get() for name, job in jobs.items()}
-        for bar in bars.values():
-            progress.update(bar, completed=config.epochs)
+        records = {name: job.get() for name, job in zip(NETWORKS, jobs, strict=True)}
+        for bar in bars:
+            progress.update(bar, completed=steps)
     with console.status("Testing and writing the report"):
-        fine = torch.from_numpy(permeability), torch.from_numpy(pressure)
-        record = report(folder, config, trained, fine)
-        aside = folder / "record.json.part"
-        aside.write_text(json.dumps(record, indent=2) + "\n")
-        os.replace(aside, folder / "record.json")
-    return record
+        runs = {name: run_folder(folder, name) for name in NETWORKS}
+        return report(folder, settings, runs, records, fine)
+
+
+def run_folder(folder: Path, name: str) -> Path:
+    """Where the run of a network is kept."""
+    return folder / name.replace(" ", "-")
 
 
 def main() -> None:
@@ -85,16 +110,19 @@ def main() -> None:
     console, folder = Console(), Path("runs/demo")
     start = time.perf_counter()
     torch.set_num_threads(1)
+    if (folder / "record.json").exists():
+        console.print(f"{folder} holds a finished demo; remove it to start from nothing.")
     try:
-        record = run(Config(), folder, console)
+        record = run(SETTINGS, folder, console)
     except KeyboardInterrupt:
-        console.print(
-            f"Stopped. What was finished is kept in {folder}; the same command starts again."
-        )
+        console.print(f"Stopped. {folder} keeps what was finished; the same command goes on.")
         sys.exit(130)
+    show(record, console)
+    console.print(f"{time.perf_counter() - start:.0f} seconds; report: {folder / 'report.html'}")
+
+
+def show(record: Mapping[str, Any], console: Console) -> None:
+    """The result, and what to compare it with."""
     console.print(f"Relative test error {percent(record['test_error'])}; by comparison:")
     for name, value in record["yardsticks"].items():
         console.print(f"  {name}: {percent(value)}")
-    console.print(
-        f"{time.perf_counter() - start:.0f} seconds. The report: {folder / 'report.html'}"
-    )

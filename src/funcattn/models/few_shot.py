@@ -11,6 +11,7 @@ knows how many of either there are. They differ in how the observations are carr
 Axes: b task, n query point, m observation, g basis function, h head, c width, d channel of a head.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 
 import torch
@@ -50,7 +51,7 @@ class ContextRegressor(nn.Module, ABC):
         if mask is not None:
             positions = positions.masked_fill(~mask.unsqueeze(-1), 0)
         x, y = context.split(1, dim=-1)
-        out = self.carried(self.encoder(positions), self.encoder(x), y)
+        out = self.carried(self.encoder(positions), self.encoder(x), y).to(y.dtype)
         return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
 
     @abstractmethod
@@ -129,8 +130,8 @@ class FewShotRegressor(ContextRegressor):
         y: Float[Tensor, "b m 1"],
     ) -> Float[Tensor, "b n 1"]:
         """Ridge regression on averages of the observations."""
-        averages = self.averages(key)
-        return _regressed(query, averages @ key, averages @ y, self.ridge)
+        averages = self.averages(key).double()
+        return _regressed(query, averages @ key.double(), averages @ y.double(), self.ridge)
 
 
 class IntentionRegressor(ContextRegressor):
@@ -243,7 +244,7 @@ def multilayer(
         raise ValueError(f"layers: expected at least 1 linear map, got {layers}")
     sizes = [inputs, *(width,) * (layers - 1), outputs]
     modules: list[nn.Module] = []
-    for here, there in zip(sizes[:-1], sizes[1:], strict=True):
+    for here, there in itertools.pairwise(sizes):
         linear = nn.Linear(here, there)
         if std is not None:
             nn.init.normal_(linear.weight, std=std)
@@ -254,8 +255,7 @@ def multilayer(
 
 def _regressed(query: Tensor, key: Tensor, value: Tensor, ridge: Ridge) -> Tensor:
     """The transport, in float64: a ridge of 1e-4 is lost in float32 once features have grown."""
-    moved = transport(query.double(), key.double(), value.double(), ridge=ridge)
-    return moved.to(value.dtype)
+    return transport(query.double(), key.double(), value.double(), ridge=ridge)
 
 
 def _check(positions: Tensor, values: Tensor | None, context: Tensor | None) -> None:

@@ -21,7 +21,9 @@ class Normaliser(nn.Module):
     def fit(self, fields: Iterable[Float[Tensor, "n k"]]) -> None:
         """Take the statistics of these fields; one pass, in float64."""
         count, mean, spread = 0, torch.zeros(1).double(), torch.zeros(1).double()
-        for field in fields:
+        for place, field in enumerate(fields):
+            if not bool(field.isfinite().all()):
+                raise ValueError(f"fields: expected finite values, got others in field {place}")
             # Chan's update: exact for fields of any sizes, without keeping them.
             field = field.double()
             n, its_mean = len(field), field.mean(0)
@@ -34,7 +36,10 @@ class Normaliser(nn.Module):
         if count < 2:
             raise ValueError(f"fields: expected at least two points to normalise by, got {count}")
         self.mean.copy_(mean)
-        self.scale.copy_((spread / (count - 1)).sqrt() + 1e-8)
+        deviation = (spread / (count - 1)).sqrt()
+        # A constant channel is shifted only: over its rounding errors it would be anything.
+        constant = deviation <= 1e-12 * mean.abs()
+        self.scale.copy_((deviation + 1e-8).masked_fill(constant, 1.0))
 
     def forward(self, x: Float[Tensor, "*b k"]) -> Float[Tensor, "*b k"]:
         """Real units to normalised ones."""

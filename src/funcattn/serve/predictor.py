@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from funcattn.models import Surrogate
 from funcattn.tasks import TASKS, Task
 from funcattn.training.checkpoint import restore_model
 from funcattn.training.loop import best_checkpoint
-from funcattn.training.run import build_surrogate, read_settings
+from funcattn.training.setup import build_surrogate, read_settings
 
 Field = TypeVar("Field", Tensor, npt.NDArray[Any])
 
@@ -53,7 +54,7 @@ class Predictor:
             "context": context,
         }
         tensors = {
-            name: None if array is None else torch.as_tensor(array) for name, array in given.items()
+            name: None if array is None else _tensor(name, array) for name, array in given.items()
         }
         single = tensors["positions"] is not None and tensors["positions"].ndim == 2
         if single:
@@ -63,7 +64,7 @@ class Predictor:
         with torch.no_grad():
             out = self.task.predict(self.surrogate, batch)
         out = out[0] if single else out
-        return out if isinstance(positions, Tensor) else out.numpy()
+        return out if isinstance(positions, Tensor) else out.cpu().numpy()
 
     def _batch(self, tensors: dict[str, Tensor | None], grid: tuple[int, ...] | None) -> Batch:
         """The inputs as a batch, after a look at their shapes."""
@@ -72,19 +73,39 @@ class Predictor:
             got = None if positions is None else tuple(positions.shape)
             raise ValueError(f"positions: expected (b, n, {task.space}), got {got}")
         b, n = positions.shape[:2]
+        if not b * n:
+            raise ValueError(
+                f"positions: expected at least one point, got {tuple(positions.shape)}"
+            )
         wanted = (b, n, task.inputs) if task.inputs else None
         got = None if values is None else tuple(values.shape)
         if got != wanted:
             raise ValueError(f"values: expected {wanted} for {task.name}, got {got}")
-        for name, tensor in tensors.items():
-            if tensor is not None and not bool(tensor.isfinite().all()):
+        mask, weights = tensors["mask"], tensors["weights"]
+        for name, tensor in (("mask", mask), ("weights", weights)):
+            if tensor is not None and tensor.shape != (b, n):
+                raise ValueError(f"{name}: expected {(b, n)}, got {tuple(tensor.shape)}")
+        if mask is not None and mask.dtype != torch.bool:
+            raise ValueError(f"mask: expected booleans, True at real points, got {mask.dtype}")
+        known = self.surrogate.position_range
+        ready: dict[str, Any] = {
+            name: None if tensor is None else tensor.to(known.device, known.dtype)
+            for name, tensor in tensors.items()
+            if name != "mask"
+        }
+        for name, tensor in ready.items():
+            if tensor is None:
+                continue
+            # What stands at masked points is never looked at.
+            seen = tensor if mask is None or name == "context" else tensor[mask]
+            if not bool(seen.isfinite().all()):
                 raise ValueError(f"{name}: expected finite numbers, got some that are not")
-        dtype = self.surrogate.position_range.dtype
-        target = positions.new_zeros(b, n, task.outputs)
-        batch = Batch(
-            positions, values, target, grid, tensors["weights"], tensors["mask"], tensors["context"]
+        return Batch(
+            **ready,
+            target=known.new_zeros(b, n, task.outputs),
+            grid=grid,
+            mask=None if mask is None else mask.to(known.device),
         )
-        return batch.to(self.surrogate.position_range.device, dtype)
 
     def _warn_outside(self, batch: Batch) -> None:
         """Warn where an input leaves the training range by more than a tenth of its width."""
@@ -108,6 +129,16 @@ class Predictor:
                     OutsideTrainingWarning,
                     stacklevel=3,
                 )
+
+
+def _tensor(name: str, array: object) -> Tensor:
+    """A tensor of its own, whatever the array's strides, and whether or not it may be written."""
+    if isinstance(array, Tensor):
+        return array
+    try:
+        return torch.from_numpy(np.array(array))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected numbers, got {error}") from error
 
 
 def load(run: str | Path) -> Predictor:

@@ -44,6 +44,10 @@ class Task(ABC):
     inputs: ClassVar[int]
     """Channels of the input values; 0 where the geometry is the input."""
     outputs: ClassVar[int]
+    timed: ClassVar[bool] = False
+    """Whether the network takes a time."""
+    observed: ClassVar[bool] = False
+    """Whether the network takes observations at other points."""
     headline: ClassVar[str]
     """The metric by which the epoch is chosen."""
     larger_is_better: ClassVar[bool] = False

@@ -9,16 +9,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import ClassVar, Literal, overload
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch, Sample, grid_positions, trapezoid_weights
+from funcattn.data import Batch, Sample, grid_positions, trapezoid_weights, worker_pool
 from funcattn.pde import darcy
 from funcattn.settings import (
     DataSettings,
@@ -44,7 +44,8 @@ class DarcyData(DataSettings):
     """Processes that solve; they change nothing in the result."""
 
     def __post_init__(self) -> None:
-        if (self.nodes - 1) % self.stride:
+        super().__post_init__()
+        if self.stride < 1 or (self.nodes - 1) % self.stride:
             raise ValueError(
                 f"stride: expected a divisor of nodes - 1 = {self.nodes - 1}, so that the coarse "
                 f"grid is nested in the fine one, got {self.stride}"
@@ -160,20 +161,32 @@ def darcy_fields(how: DarcyData, cache: Path, advance: Advance) -> tuple[Fields,
         raise ValueError("data.path: Darcy flow is made, not read; leave the path out")
     count = how.train + how.validation + how.test
     cache.mkdir(parents=True, exist_ok=True)
-    path = cache / f"darcy-{how.nodes}-{how.stride}-seed{how.seed}-{count}.npz"
+    # A file with more points of the same grid serves as well.
+    kept = {
+        cache / f"darcy-{how.nodes}-{stride}-seed{how.seed}-{count}.npz": how.stride // stride
+        for stride in range(how.stride, 0, -1)
+        if how.stride % stride == 0
+    }
+    path, every = next(((p, k) for p, k in kept.items() if p.exists()), next(iter(kept.items())))
     if not path.exists():
         made = []
-        with get_context("spawn").Pool(how.workers) as pool:
+        with worker_pool(how.workers) as pool:
             for pair in pool.imap(partial(_sample, how=how), range(count), chunksize=4):
                 made.append(pair)
                 advance(len(made), count)
         permeability, pressure = (np.stack(fields) for fields in zip(*made, strict=True))
         aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        with aside.open("wb") as file:
-            np.savez(file, permeability=permeability, pressure=pressure)
-        os.replace(aside, path)
-    with np.load(path, allow_pickle=False) as file:
-        return file["permeability"], file["pressure"]
+        try:
+            with aside.open("wb") as file:
+                np.savez(file, permeability=permeability, pressure=pressure)
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file["permeability"][:, ::every, ::every], file["pressure"][:, ::every, ::every]
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it, to make it again") from error
 
 
 def _sample(index: int, how: DarcyData) -> tuple[Fields, Fields]:

@@ -39,8 +39,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint to a folder that must not exist yet."""
     aside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     try:
+        aside.mkdir(parents=True)
         files = {
             f"{group}.safetensors": save_tensors(
                 {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
@@ -55,12 +55,14 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+        flush_folder(aside)
         os.rename(aside, folder)
         flush_folder(folder.parent)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
         raise CheckpointError(
-            f"{folder} could not be written ({error.strerror}); what was saved before is untouched"
+            f"{folder} could not be written ({error.strerror or error}); what was saved before is "
+            "untouched"
         ) from error
 
 
@@ -69,7 +71,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     try:
         sums = json.loads((folder / _SUMS).read_bytes())
         files = {name: (folder / name).read_bytes() for name in sums}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder} is not a whole checkpoint: {error}") from error
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != sums[name]:
@@ -90,7 +92,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a rename in this folder last through a power cut."""
+    """Make the names in this folder last through a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -101,11 +103,15 @@ def flush_folder(folder: Path) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Write a text file so that a reader sees the old content or the new, never a part."""
     aside = path.with_name(f".{path.name}.part")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

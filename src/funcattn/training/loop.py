@@ -11,12 +11,13 @@ import json
 import math
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from lightning_fabric import Fabric
@@ -87,15 +88,23 @@ class Trainer:
         self.state = State()
         self.surrogate = surrogate
         how = self.settings.optimisation
-        if how.ema is not None and not 0 < how.ema < 1:
-            raise ValueError(f"ema: expected a decay between 0 and 1, got {how.ema}")
-        self.averaged = copy.deepcopy(surrogate) if how.ema is not None else None
+        for part in ("train", "validation", "test"):
+            if not len(getattr(splits, part)):
+                raise ValueError(f"data.{part}: expected at least one sample, got none")
+        self.averaged: Surrogate | None = None
+        if how.ema is not None:
+            self.averaged = copy.deepcopy(surrogate)
+            fabric.to_device(self.averaged)
         self.group = how.batch * how.accumulate
         self.steps = math.ceil(len(splits.train) / self.group)
         optimisers = build_optimisers(surrogate, how)
         self.schedules = [build_schedule(o, how, self.steps) for o in optimisers]
         self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
-        self._stop: str | None = None
+        self._stop = 0
+        """The signal that asked to stop."""
+        self._rate = 0.0
+        self._remembered: list[int] = []
+        """The best epochs of the checkpoints that are kept, whose weights are kept with them."""
         self._last_save = time.monotonic()
 
     # Epochs and steps
@@ -116,7 +125,7 @@ class Trainer:
                     self.state.seconds = time.monotonic() - started
                     self.on_step(self.state, self.steps)
                     due = time.monotonic() - self._last_save > self.settings.checkpoint_seconds
-                    if step + 1 < self.steps and (self._stop or due):
+                    if step + 1 < self.steps and self._largest(max(due, self._stop)):
                         self.save()
                 self._finish_epoch(epoch)
                 self.state.seconds = time.monotonic() - started
@@ -144,14 +153,22 @@ class Trainer:
                 )
                 losses = self.task.loss(self.task.predict(self.model, batch), batch)
                 losses = losses if samples else 0 * losses
-                self._check_finite(losses, epoch, step, mine, batch)
                 # Gradients are averaged over the ranks, so each gives its part times their number.
                 total = losses.sum() * self.fabric.world_size
                 self.fabric.backward(total / len(places) if how.reduction == "mean" else total)
             summed = self.fabric.all_reduce(losses.detach().sum(), reduce_op="sum")
-            self.state.losses += torch.as_tensor(summed).item()
-        if how.clip is not None:
-            nn.utils.clip_grad_norm_(self.surrogate.parameters(), how.clip)
+            # Looked at when all ranks have it, so that they stop together.
+            if not math.isfinite(lost := torch.as_tensor(summed).item()):
+                self._stop_at_bad_loss(losses, epoch, step, mine, batch)
+            self.state.losses += lost
+        largest = math.inf if how.clip is None else how.clip
+        if not nn.utils.clip_grad_norm_(self.surrogate.parameters(), largest).isfinite():
+            raise NonFiniteLossError(
+                f"the gradient of training samples {places.tolist()} is not finite in epoch "
+                f"{epoch + 1}, step {step + 1}, though their loss is; the last checkpoint is from "
+                "before this step"
+            )
+        self._rate = self.optimisers[-1].param_groups[0]["lr"]
         for optimiser, schedule in zip(self.optimisers, self.schedules, strict=True):
             optimiser.step()
             optimiser.zero_grad()
@@ -163,24 +180,27 @@ class Trainer:
             ):
                 old.detach().lerp_(new.detach(), 1 - how.ema)
 
-    def _check_finite(
+    def _stop_at_bad_loss(
         self, losses: Tensor, epoch: int, step: int, places: list[int], batch: Batch
-    ) -> None:
+    ) -> NoReturn:
         """Stop at a loss that is no number, and keep the batch for a look."""
-        if bool(losses.isfinite().all()):
-            return
         bad = [
             i for i, loss in zip(places, losses.tolist(), strict=False) if not math.isfinite(loss)
         ]
+        where = f"in epoch {epoch + 1}, step {step + 1}"
+        if not bad:
+            raise NonFiniteLossError(f"the loss of another process is not finite {where}")
         kept = self.folder / f"bad_batch_epoch{epoch + 1}_step{step + 1}"
+        if self.fabric.world_size > 1:
+            kept = kept.with_name(f"{kept.name}_rank{self.fabric.global_rank}")
         shutil.rmtree(kept, ignore_errors=True)
         tensors = {name: t for name, t in vars(batch).items() if isinstance(t, Tensor)}
         document = {"samples": places, "bad": bad, "losses": [str(x) for x in losses.tolist()]}
         save_checkpoint(kept, Checkpoint({"batch": tensors}, document))
         raise NonFiniteLossError(
-            f"the loss of training samples {bad} is not finite in epoch {epoch + 1}, step "
-            f"{step + 1}; the batch is kept in {kept}. Look at these samples, lower the learning "
-            "rate, or clip gradients; the last checkpoint is from before this step"
+            f"the loss of training samples {bad} is not finite {where}; the batch is kept in "
+            f"{kept}. Look at these samples, lower the learning rate, or clip gradients; the last "
+            "checkpoint is from before this step"
         )
 
     # Evaluation
@@ -198,7 +218,7 @@ class Trainer:
         line = {
             "epoch": float(epoch + 1),
             "train_loss": self.state.losses / len(self.splits.train),
-            "rate": self.optimisers[-1].param_groups[0]["lr"],
+            "rate": self._rate,
         }
         line |= {f"validation_{name}": _mean(numbers) for name, numbers in values.items()}
         line |= {f"condition_{i + 1}": number for i, number in enumerate(conditions)}
@@ -221,11 +241,8 @@ class Trainer:
 
     def _save_best(self, epoch: int) -> None:
         folder = self.folder / "checkpoints" / f"best-{epoch:06d}"
-        if not folder.exists():  # it does where a run was killed just after this
-            weights = model_tensors(self.evaluated)
-            save_checkpoint(folder, Checkpoint({"model": weights}, {"epoch": epoch}))
-        for old in _folders(self.folder, "best")[:-1]:
-            shutil.rmtree(old)
+        weights = model_tensors(self.evaluated)
+        save_checkpoint(folder, Checkpoint({"model": weights}, {"epoch": epoch}))
 
     def save(self) -> None:
         """Write a checkpoint; leave with `Interrupted` if the run was asked to stop."""
@@ -242,14 +259,21 @@ class Trainer:
             }
             done = self.state.epoch * self.steps + self.state.step
             folder = self.folder / "checkpoints" / f"step-{done:09d}"
-            if not folder.exists():
-                save_checkpoint(folder, Checkpoint(tensors, document))
-            for old in _folders(self.folder, "step")[:-_KEPT]:
-                shutil.rmtree(old)
+            save_checkpoint(folder, Checkpoint(tensors, document))
+            self._remembered = [*self._remembered, self.state.best_epoch or 0][-_KEPT:]
+            old = _folders(self.folder, "step")[:-_KEPT]
+            old += [f for f in _folders(self.folder, "best") if _number(f) < self._remembered[0]]
+            for unused in old:
+                shutil.rmtree(unused)
         self.fabric.barrier()
         self._last_save = time.monotonic()
-        if self._stop:
-            raise Interrupted(self._stop)
+        if stop := self._largest(self._stop):
+            raise Interrupted(signal.Signals(stop).name)
+
+    def _largest(self, number: int) -> int:
+        """The largest of the processes' numbers, so that what one has to do, all do."""
+        tensor = torch.tensor(number, device=self.fabric.device)
+        return int(torch.as_tensor(self.fabric.all_reduce(tensor, reduce_op="max")))
 
     def resume(self) -> bool:
         """Go back to the newest whole checkpoint; False where there is none."""
@@ -266,11 +290,20 @@ class Trainer:
                     f"{saved.document['fingerprint']} and is {self.splits.fingerprint}; bring the "
                     "old data back, or start a new run"
                 )
+            parts = {"model", *(f"optimiser{i}" for i in range(len(self.optimisers)))}
+            parts |= set() if self.averaged is None else {"averaged"}
+            state = State(**saved.document["state"])
+            done = state.epoch * self.steps + state.step
+            if saved.tensors.keys() != parts or done != _number(folder):
+                raise CheckpointError(
+                    "the optimiser, the moving average or the steps of an epoch are not those of "
+                    f"{folder}: the settings of the run were changed; bring the old ones back, or "
+                    "start a new run"
+                )
             restore_model(self.surrogate, saved.tensors["model"])
             if self.averaged is not None:
                 restore_model(self.averaged, saved.tensors["averaged"])
-            self.state = State(**saved.document["state"])
-            done = self.state.epoch * self.steps + self.state.step
+            self.state, self._remembered = state, [state.best_epoch or 0]
             for i, (optimiser, schedule) in enumerate(
                 zip(self.optimisers, self.schedules, strict=True)
             ):
@@ -278,18 +311,36 @@ class Trainer:
                     optimiser, saved.tensors[f"optimiser{i}"], saved.document["optimisers"][i]
                 )
                 schedule.load_state_dict({"last_epoch": done, "_step_count": done + 1})
+            self._forget_after(done)
             return True
         if problems:
             raise CheckpointError("no checkpoint of the run is whole: " + "; ".join(problems))
+        self._forget_after(0)
         return False
+
+    def _forget_after(self, done: int) -> None:
+        """Remove what the run will write again: the damaged, the unfinished, the weights to come.
+
+        The weights of an epoch may come out otherwise elsewhere (another device, more threads), so
+        they are not kept from before.
+        """
+        if not self.fabric.is_global_zero:
+            return
+        later = [f for f in _folders(self.folder, "step") if _number(f) > done]
+        later += [f for f in _folders(self.folder, "best") if _number(f) > self.state.epoch]
+        for unused in (*later, *(self.folder / "checkpoints").glob(".*.part")):
+            shutil.rmtree(unused)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Ctrl-C and SIGTERM end the run after the current step, with everything saved."""
 
         def ask(number: int, frame: Any) -> None:  # noqa: ARG001
-            self._stop = signal.Signals(number).name
+            self._stop = number
 
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals go to the main thread
+            return
         caught = (signal.SIGINT, signal.SIGTERM)
         before = [signal.signal(number, ask) for number in caught]
         try:
@@ -342,6 +393,11 @@ def best_checkpoint(folder: Path) -> Checkpoint:
 def _folders(folder: Path, kind: str) -> list[Path]:
     """Checkpoints of a kind, oldest first."""
     return sorted((folder / "checkpoints").glob(f"{kind}-*"))
+
+
+def _number(folder: Path) -> int:
+    """The step or the epoch of a checkpoint."""
+    return int(folder.name.split("-")[1])
 
 
 def _mean(numbers: Sequence[float]) -> float:

@@ -43,11 +43,13 @@ def build_schedule(
     """The schedule of one optimiser, stepped after every step."""
     total = settings.epochs * steps_per_epoch
     if settings.schedule == "one_cycle":
+        # PyTorch divides by zero where the rise is one step long: then there is none.
+        rise = settings.warm_up if settings.warm_up * total != 1 else 0.0
         return lr_scheduler.OneCycleLR(
             optimiser,
             max_lr=[group["lr"] for group in optimiser.param_groups],
             total_steps=total,
-            pct_start=settings.warm_up,
+            pct_start=rise,
             div_factor=settings.start_divisor,
             final_div_factor=settings.end_divisor,
             # Adam's betas are cycled too, as PyTorch does by default; Muon's momentum is not.

@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -25,54 +25,14 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from funcattn.models import Surrogate, build_model
-from funcattn.settings import RunSettings, changed
-from funcattn.tasks import TASKS, Splits, Task
+from funcattn.models import Surrogate
+from funcattn.settings import RunSettings
+from funcattn.tasks import TASKS, Splits
 from funcattn.training.checkpoint import restore_model, write_whole
 from funcattn.training.loop import State, Trainer, best_checkpoint, evaluate
-
-
-class RunError(Exception):
-    """A run folder that cannot be used as asked."""
-
-
-def build_surrogate(task: Task) -> Surrogate:
-    """The task's network with its normalisers, its weights drawn from the seed of the run."""
-    settings = task.settings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        network = build_model(
-            settings.model,
-            settings.network,
-            space=task.space,
-            inputs=task.inputs,
-            outputs=task.outputs,
-        )
-    surrogate = Surrogate(
-        network,
-        space=task.space,
-        inputs=task.inputs,
-        outputs=task.outputs,
-        normalise_inputs="input" in task.normalised,
-        normalise_outputs="output" in task.normalised,
-    )
-    return surrogate.double() if settings.precision == "64-true" else surrogate
-
-
-def read_settings(folder: Path) -> RunSettings:
-    """The settings of a run."""
-    path = folder / "settings.json"
-    if not path.exists():
-        raise RunError(f"{folder}: expected the folder of a run, got one without settings.json")
-    try:
-        saved = json.loads(path.read_text())
-        name = saved["task"]
-    except (ValueError, KeyError) as error:
-        raise RunError(f"{path} is not the settings of a run: {error}") from error
-    if name not in TASKS:
-        raise RunError(f"{path}: expected a task among {', '.join(TASKS)}, got {name!r}")
-    settings: RunSettings = changed(TASKS[name].defaults("paper", "paper"), saved)
-    return settings
+from funcattn.training.report import describe_run
+from funcattn.training.setup import RunError, build_surrogate, read_settings
+from funcattn.viz import write_run_report
 
 
 def train(
@@ -97,12 +57,11 @@ def train(
     with _only_one(folder):
         record = folder / "record.json"
         if record.exists():
-            finished: dict[str, Any] = json.loads(record.read_text())
-            return finished
+            return _reported(folder, cache)
         task = TASKS[settings.task](settings)
         splits = task.splits(cache, on_data)
         surrogate = build_surrogate(task)
-        _fit(surrogate, splits)
+        _fit(surrogate, splits, task.outputs)
         fabric = Fabric(accelerator="auto", devices=devices, precision=settings.precision)
         fabric.launch()
         trainer = Trainer(task, splits, surrogate, folder, fabric=fabric, on_step=on_step)
@@ -111,23 +70,39 @@ def train(
         trainer.resume()
         try:
             trainer.run()
-        finally:
-            if fabric.is_global_zero:
-                _write_logs(folder, trainer.state.history)
-        return _finish(trainer, folder, command)
+        except BaseException:
+            # A full disk is what may have stopped the run: say that, not that a log failed too.
+            with suppress(OSError):
+                _write_logs(trainer, folder)
+            raise
+        _write_logs(trainer, folder)
+        _finish(trainer, folder, command)
+        if fabric.is_global_zero:
+            _reported(folder, cache)
+        fabric.barrier()
+        return _reported(folder, cache)
 
 
-def _fit(surrogate: Surrogate, splits: Splits) -> None:
+def _fit(surrogate: Surrogate, splits: Splits, outputs: int) -> None:
     """Normalisers and ranges, from training samples only."""
     samples = [splits.train[i] for i in range(len(splits.train))]
     surrogate.fit(
         (s.positions for s in samples),
         (s.values for s in samples if s.values is not None),
-        (s.target.reshape(len(s.target), -1) for s in samples),
+        (s.target.reshape(-1, outputs) for s in samples),
     )
 
 
-def _finish(trainer: Trainer, folder: Path, command: str) -> dict[str, Any]:
+def _reported(folder: Path, cache: Path) -> dict[str, Any]:
+    """The record of a finished run, after its report is there."""
+    path = folder / "report.html"
+    if not path.exists():
+        write_run_report(path, describe_run(folder, cache))
+    record: dict[str, Any] = json.loads((folder / "record.json").read_text())
+    return record
+
+
+def _finish(trainer: Trainer, folder: Path, command: str) -> None:
     """The one test, and what it is recorded with."""
     task, state = trainer.task, trainer.state
     restore_model(trainer.evaluated, best_checkpoint(folder).tensors["model"])
@@ -149,7 +124,6 @@ def _finish(trainer: Trainer, folder: Path, command: str) -> dict[str, Any]:
     }
     if trainer.fabric.is_global_zero:
         write_whole(folder / "record.json", json.dumps(record, indent=1) + "\n")
-    return record
 
 
 def facts(command: str) -> dict[str, Any]:
@@ -178,8 +152,11 @@ def _commit() -> str:
     return run.stdout.strip()
 
 
-def _write_logs(folder: Path, history: list[dict[str, float]]) -> None:
+def _write_logs(trainer: Trainer, folder: Path) -> None:
     """A line an epoch, for programs and for spreadsheets."""
+    if not trainer.fabric.is_global_zero:
+        return
+    history = trainer.state.history
     write_whole(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in history))
     table = io.StringIO()
     names = list(dict.fromkeys(name for line in history for name in line))
@@ -202,7 +179,7 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def test_again(folder: Path, split: str, cache: Path) -> dict[str, list[float]]:
+def evaluate_run(folder: Path, split: str, cache: Path) -> dict[str, list[float]]:
     """Metrics of each sample of a split, by the run's best weights."""
     settings = read_settings(folder)
     task = TASKS[settings.task](settings)

@@ -1,15 +1,55 @@
 """Pictures and reports."""
 
-from funcattn.viz.figures import Panel, basis_gallery, curves, field_rows
+from funcattn.viz.canvases import Canvas, canvas, triangles
+from funcattn.viz.figures import (
+    LabelRow,
+    LineCase,
+    Panel,
+    Row,
+    basis_gallery,
+    field_rows,
+    frame_strip,
+    label_rows,
+    line_cases,
+    point_gallery,
+    point_rows,
+)
+from funcattn.viz.plots import (
+    Chart,
+    charts,
+    curves,
+    histogram,
+    layer_curves,
+)
 from funcattn.viz.report import Picture, Section, Table, write_report
+from funcattn.viz.run_report import Case, RunReport, statistics, write_run_report
 
 __all__ = [
+    "Canvas",
+    "Case",
+    "Chart",
+    "LabelRow",
+    "LineCase",
     "Panel",
     "Picture",
+    "Row",
+    "RunReport",
     "Section",
     "Table",
     "basis_gallery",
+    "canvas",
+    "charts",
     "curves",
     "field_rows",
+    "frame_strip",
+    "histogram",
+    "label_rows",
+    "layer_curves",
+    "line_cases",
+    "point_gallery",
+    "point_rows",
+    "statistics",
+    "triangles",
     "write_report",
+    "write_run_report",
 ]

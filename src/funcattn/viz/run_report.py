@@ -4,7 +4,7 @@ Axes: n point, s space dimension, i input channel, o output channel, t frame, m 
 g basis function.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,27 +12,33 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from funcattn.viz.canvases import (
+    MOST_POINTS,
+    Canvas,
+    Line,
+    canvas,
+)
 from funcattn.viz.figures import (
     MOST_FRAMES,
     MOST_NAMED_LABELS,
-    Canvas,
-    Chart,
     LabelRow,
     LineCase,
     Panel,
     Row,
-    Series,
-    canvas,
-    charts,
     frame_strip,
-    histogram,
     label_rows,
-    layer_curves,
     line_cases,
     point_gallery,
     point_rows,
 )
+from funcattn.viz.plots import (
+    Chart,
+    charts,
+    histogram,
+    layer_curves,
+)
 from funcattn.viz.report import Picture, Section, Table, write_report
+from funcattn.viz.style import Series
 
 Array = npt.NDArray[np.floating] | npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
@@ -41,6 +47,7 @@ MOST_CHANNELS = 4
 MOST_FUNCTIONS = 16
 SMALL = 5_000
 """So many points are enough for the small pictures of galleries and strips."""
+_SHARED = "Truth and prediction share one colour range."
 
 
 @dataclass(frozen=True)
@@ -94,12 +101,15 @@ class RunReport:
     """By layer: condition number of the matrix that is solved with, one an epoch."""
     facts: Mapping[str, str]
     """Command, commit, machine, versions, when the test set was read."""
+    first: Sequence[Section] = ()
+    """Sections of the caller's own, shown before all others."""
 
 
 def write_run_report(path: Path, report: RunReport) -> None:
     """Write the report as one HTML file that holds everything it shows."""
     _check(report)
     sections = [
+        *report.first,
         *_test(report),
         *_training(report),
         *_predictions(report),
@@ -206,35 +216,23 @@ def _check_case(case: Case, picture: str) -> None:
 def _test(report: RunReport) -> Iterator[Section]:
     if not report.test_metrics:
         return
-    names = sorted(report.test_metrics, key=lambda name: name != report.headline)
-    rows = []
-    for name in names:
-        values = report.test_metrics[name]
-        finite = int(np.isfinite(np.asarray(values, dtype=np.float64)).sum())
-        samples = f"{finite:,}" if finite == len(values) else f"{finite:,} of {len(values):,}"
-        shown = ("-" if np.isnan(v) else f"{v:.4g}" for v in statistics(values).values())
-        rows.append((_words(name), *shown, samples))
+    headline = _words(report.headline)
     better = "larger" if report.larger_is_better else "smaller"
     text = (
-        f"{_words(report.headline).capitalize()} is the metric by which the epoch was chosen; "
-        f"{better} is better. The numbers are over the test samples, the standard deviation with "
-        "n - 1, 5 % and 95 % are quantiles."
+        f"The epoch was chosen by {headline}; {better} is better. Numbers are over the test "
+        "samples: the standard deviation is that with n - 1, 5 % and 95 % are quantiles."
     )
-    lost = {
-        name: int((~np.isfinite(np.asarray(values, dtype=np.float64))).sum())
-        for name, values in report.test_metrics.items()
-    }
-    for name, count in lost.items():
-        if count:
-            text += f" {_words(name)} is not finite for {count:,} samples, which are left out."
-    headline = report.test_metrics[report.headline]
+    rows = []
+    for name in sorted(report.test_metrics, key=lambda name: name != report.headline):
+        values = np.asarray(report.test_metrics[name], dtype=np.float64)
+        numbers = statistics(report.test_metrics[name]).values()
+        shown = ("-" if np.isnan(number) else f"{number:.4g}" for number in numbers)
+        rows.append((_words(name), *shown, f"{np.isfinite(values).sum():,}"))
+        text += _not_finite(_words(name), values, "they are left out")
     pictures = []
-    if len(headline) > lost[report.headline]:
-        figure = histogram(headline, x_label=_words(report.headline))
-        caption = (
-            f"Histogram of {_words(report.headline)} over the {len(headline):,} test samples, "
-            "with mean and median."
-        )
+    if np.isfinite(np.asarray(report.test_metrics[report.headline], dtype=np.float64)).any():
+        figure = histogram(report.test_metrics[report.headline], x_label=headline)
+        caption = f"Histogram of {headline} over the test samples, with mean and median."
         pictures.append(Picture(figure, caption))
     headings = ("metric", *statistics([]), "samples")
     yield Section("Test", text, [Table(headings, rows, strong=0)], pictures)
@@ -242,81 +240,296 @@ def _test(report: RunReport) -> Iterator[Section]:
 
 def _training(report: RunReport) -> Iterator[Section]:
     series = _series(report)
-    chosen = f"validation_{report.headline}"
-    marked = report.best_epoch
-    losses = {_words(k): line for k, line in series.items() if k.endswith("loss") and k != chosen}
-    panels = [Chart("loss", losses)] if losses else []
+    chosen, marked = f"validation_{report.headline}", report.best_epoch
+    losses = {k: line for k, line in series.items() if k.endswith("loss") and k != chosen}
+    panels = []
+    if losses:
+        panels.append(Chart("loss", {_words(name): line for name, line in losses.items()}))
     for name in sorted(series, key=lambda name: name != chosen):
-        if not name.startswith("validation_") or (name.endswith("loss") and name != chosen):
-            continue
-        first = name == chosen
-        log = not (first and report.larger_is_better)
-        title = "validation " + _words(name.removeprefix("validation_"))
-        panels.append(Chart(title, {title: series[name]}, log, marked if first else None))
+        if name.startswith("validation_") and name not in losses:
+            choosing = name == chosen
+            log = not (choosing and report.larger_is_better)
+            line = {_words(name): series[name]}
+            panels.append(Chart(_words(name), line, log, float(marked) if choosing else None))
     if "rate" in series:
         panels.append(Chart("learning rate", {"learning rate": series["rate"]}))
     if not panels:
         return
-    text = f"{len(report.history):,} epochs; epoch {marked:,} was chosen on validation data"
-    if chosen in series:
-        epochs, values = series[chosen]
-        at = dict(zip(epochs, values, strict=True)).get(marked, float("nan"))
-        text += f", by its {_words(report.headline)} of {at:.4g}" if np.isfinite(at) else ""
-    text += "."
-    for name, (_, values) in series.items():
-        text += _not_finite(_words(name), np.asarray(values), "epochs")
+    text = f"Of {len(report.history):,} epochs, epoch {marked:,} was chosen on validation data"
     caption = "Over the epochs: " + ", ".join(panel.title for panel in panels) + "."
     if chosen in series:
+        at = dict(zip(*series[chosen], strict=True)).get(marked)
+        text += "" if at is None else f", for its {_words(report.headline)} of {at:.4g}"
         caption += f" The dotted line is the chosen epoch, {marked:,}."
+    text += "."
+    for name, (_, values) in series.items():
+        text += _not_finite(_words(name), np.asarray(values), "those epochs are left blank")
     yield Section("Training", text, pictures=[Picture(charts(panels), caption)])
 
 
 def _predictions(report: RunReport) -> Iterator[Section]:
     if not report.cases:
         return
-    drawing = {"frames": _frames}.get(report.picture, _steady)
-    names = [case.label for case in report.cases]
-    listed = ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
-    text = f"Test samples by their {_words(report.headline)}: {listed}."
-    yield Section("Predictions", text, pictures=list(drawing(report)))
-
-
-def _steady(report: RunReport) -> Iterator[Picture]:
     first = report.cases[0]
-    if first.positions.shape[1] == 1 or (
-        report.picture == "grid" and first.grid is not None and len(first.grid) == 1
-    ):
-        yield from _lines(report)
+    if report.picture == "frames":
+        pictures = _frames(report)
+    elif isinstance(_place(first, report), Line):
+        pictures = _lines(report)
     elif first.labelled:
-        yield from _labels(report)
+        pictures = _labels(report)
     else:
-        yield from _fields(report)
+        pictures = _fields(report)
+    names = ", ".join(_name(case) for case in report.cases)
+    text = f"Test samples and their {_words(report.headline)}: {names}."
+    yield Section("Predictions", text, pictures=list(pictures))
 
 
 def _fields(report: RunReport) -> Iterator[Picture]:
-    """One picture for all cases where a case fits into a row; else one for each."""
-    places = [_place(case, report) for case in report.cases]
-    parts = [(_floats(case.inputs), _channels(case.truth)) for case in report.cases]
-    if all(inputs.shape[1] <= 1 and truth.shape[1] == 1 for inputs, truth in parts):
-        rows = [
-            Row(_name(case), place, [*_input_panels(inputs), *_output_panels(case, 0)])
-            for case, place, (inputs, _) in zip(report.cases, places, parts, strict=True)
-        ]
-        about = " ".join(_about(case, place) for case, place in zip(report.cases, places, strict=True))
-        caption = f"{_row_words(parts[0][0])}, for each case. Truth and prediction share one "
-        yield Picture(point_rows(rows), f"{caption}colour range. {about}".strip())
-        return
-    for case, place, (inputs, truth) in zip(report.cases, places, parts, strict=True):
-        shown = min(MOST_CHANNELS, truth.shape[1])
-        rows = [Row("input", place, _input_panels(inputs))] if inputs.shape[1] else []
-        rows += [
-            Row(f"output {o + 1}" if truth.shape[1] > 1 else "output", place, _output_panels(case, o))
-            for o in range(shown)
-        ]
+    """One picture of all cases where each fits into a row; else one for each."""
+    rows = []
+    for case in report.cases:
+        place = _place(case, report)
+        inputs = _input_panels(case)
+        outputs = _output_panels(case)
+        if len(inputs) <= 1 and len(outputs) == 1:
+            rows.append(Row(_name(case), place, [*inputs, *outputs[0]]))
+            continue
+        parts = [Row("input", place, inputs)] if inputs else []
+        for number, panels in enumerate(outputs, start=1):
+            parts.append(Row(f"output {number}" if len(outputs) > 1 else "output", place, panels))
         caption = (
-            f"{_name(case, report).capitalize()}. {_row_words(inputs)}, by channel. Truth and "
-            f"prediction of a channel share one colour range. "
-            f"{_first_of(inputs.shape[1], 'input')}{_first_of(truth.shape[1], 'output')}"
-            f"{_about(case, place)}"
+            f"{_name(case).capitalize()}: {'inputs, ' if inputs else ''}truth, prediction and "
+            f"absolute error. {_SHARED} {_remarks(report, [case], [place])}"
         )
+        yield Picture(point_rows(parts), caption.strip())
+    if rows:
+        whose = ", ".join(row.name for row in rows)
+        titles = ", ".join(panel.title for panel in rows[0].panels)
+        remarks = _remarks(report, report.cases, [row.canvas for row in rows])
+        caption = f"{whose.capitalize()}: {titles}. {_SHARED} {remarks}"
         yield Picture(point_rows(rows), caption.strip())
+
+
+def _labels(report: RunReport) -> Iterator[Picture]:
+    places = [_place(case, report) for case in report.cases]
+    rows = [
+        LabelRow(_name(case), place, _whole(case.truth), _whole(case.prediction))
+        for case, place in zip(report.cases, places, strict=True)
+    ]
+    labels = len(np.unique(np.concatenate([np.append(r.truth, r.prediction) for r in rows])))
+    whose = ", ".join(row.name for row in rows)
+    caption = f"{whose.capitalize()}: true labels, predicted labels, and the wrong points in red."
+    if labels > MOST_NAMED_LABELS:
+        caption += f" {labels:,} labels occur; colours only tell them apart, and some are alike."
+    caption += f" {_remarks(report, report.cases, places)}"
+    yield Picture(label_rows(rows), caption.strip())
+
+
+def _lines(report: RunReport) -> Iterator[Picture]:
+    outputs = max(_channels(case.truth).shape[1] for case in report.cases)
+    for output in range(min(MOST_CHANNELS, outputs)):
+        having = [case for case in report.cases if output < _channels(case.truth).shape[1]]
+        for start in range(0, len(having), 3):
+            cases = having[start : start + 3]
+            places = [_place(case, report) for case in cases]
+            drawn = []
+            for case in cases:
+                n, s = case.positions.shape
+                drawn.append(
+                    LineCase(
+                        _name(case),
+                        _floats(case.positions)[:, 0] if s == 1 else np.arange(n, dtype=np.float64),
+                        _channels(case.truth)[:, output],
+                        _channels(case.prediction)[:, output],
+                        _shown_inputs(case),
+                        None if case.context is None else _floats(case.context),
+                    )
+                )
+            which = f"Output {output + 1} of " if outputs > 1 else ""
+            whose = ", ".join(case.name for case in drawn)
+            seen = ", observations as dots" if any(c.context is not None for c in cases) else ""
+            caption = (
+                f"{which}{whose}: truth as a black line, prediction as a dashed orange line{seen}; "
+                f"below, prediction minus truth. {_remarks(report, cases, places)}"
+            )
+            yield Picture(line_cases(drawn), (caption[0].upper() + caption[1:]).strip())
+
+
+def _frames(report: RunReport) -> Iterator[Picture]:
+    for case in report.cases:
+        place = _place(case, report, most=SMALL)
+        truth, prediction = (_frame_channels(part) for part in (case.truth, case.prediction))
+        frames, outputs = truth.shape[1:]
+        for output in range(min(MOST_CHANNELS, outputs)):
+            which = f", output {output + 1}" if outputs > 1 else ""
+            some = f"{MOST_FRAMES} of {frames} frames" if frames > MOST_FRAMES else "frames"
+            caption = (
+                f"{_name(case).capitalize()}{which}: {some} of truth, prediction and absolute "
+                f"error. {_SHARED} {_remarks(report, [case], [place])}"
+            )
+            figure = frame_strip(place, truth[:, :, output], prediction[:, :, output])
+            yield Picture(figure, caption.strip())
+
+
+def _bases(report: RunReport) -> Iterator[Section]:
+    if not report.bases:
+        return
+    case = report.cases[0]
+    place = _place(case, report, most=SMALL)
+    pictures = []
+    for name in dict.fromkeys((next(iter(report.bases)), list(report.bases)[-1])):
+        values = _floats(report.bases[name])
+        mass = np.abs(np.where(np.isfinite(values), values, 0.0)).sum(axis=1)
+        largest = np.argsort(-mass, kind="stable")[:MOST_FUNCTIONS]
+        share = 100 * mass / (mass.sum() or 1.0)
+        figure = point_gallery(
+            place,
+            [values[j] for j in largest],
+            [f"{j} ({share[j]:.2g} %)" for j in largest],
+        )
+        caption = (
+            f"{name.capitalize()}: the {len(largest)} of {len(values)} basis functions of largest "
+            f"mass, by number with their share of it, on the {case.label} case. Each has its own "
+            f"colour range.{_not_finite(name, values, 'they are left blank')}"
+        )
+        pictures.append(Picture(figure, " ".join([caption, *place.notes])))
+    text = (
+        "Functional attention projects fields onto functions that the network makes from the "
+        "input. The mass of a function is the sum of its absolute values over the points."
+    )
+    yield Section("Learned bases", text, pictures=pictures)
+
+
+def _conditions(report: RunReport) -> Iterator[Section]:
+    lines: dict[str, Series] = {}
+    text = (
+        "Each layer solves with a small matrix. Its condition number says by how much the solve "
+        "may enlarge rounding errors."
+    )
+    epochs = _epochs(report)
+    for name, numbers in report.conditions.items():
+        if len(numbers):
+            same = len(numbers) == len(epochs)
+            counted = [float(place) for place in range(1, len(numbers) + 1)]
+            lines[name] = (epochs if same else counted, numbers)
+            text += _not_finite(name, np.asarray(numbers), "those epochs are left blank")
+    if not lines:
+        return
+    figure = layer_curves(lines, y_label="condition number")
+    caption = "Condition number of the solved matrix over the epochs, by layer."
+    yield Section("Condition of the solve", text, pictures=[Picture(figure, caption)])
+
+
+def _table(
+    title: str, headings: tuple[str, str], rows: Iterable[tuple[str, str]]
+) -> Iterator[Section]:
+    if kept := list(rows):
+        yield Section(title, tables=[Table(headings, kept)])
+
+
+def _flat(settings: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", "none" if value is None or value == {} else str(value)
+
+
+def _epochs(report: RunReport) -> list[float]:
+    return [float(row.get("epoch", place)) for place, row in enumerate(report.history, start=1)]
+
+
+def _series(report: RunReport) -> dict[str, Series]:
+    """What is drawn of the history, by name: the epochs that have it, and its values there."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for epoch, row in zip(_epochs(report), report.history, strict=True):
+        for name, value in row.items():
+            if name == "rate" or name.startswith("validation_") or name.endswith("loss"):
+                epochs, values = found.setdefault(name, ([], []))
+                epochs.append(epoch)
+                values.append(float(value))
+    return dict(found)
+
+
+def _place(case: Case, report: RunReport, *, most: int = MOST_POINTS) -> Canvas:
+    grid = None if report.picture == "cloud" else case.grid
+    return canvas(_floats(case.positions), grid, most=most)
+
+
+def _input_panels(case: Case) -> list[Panel]:
+    inputs = _shown_inputs(case)
+    if inputs is None:
+        return []
+    names = [f"input {c + 1}" for c in range(inputs.shape[1])] if inputs.shape[1] > 1 else ["input"]
+    return [Panel(name, inputs[:, c], colours="cividis") for c, name in enumerate(names)]
+
+
+def _output_panels(case: Case) -> list[list[Panel]]:
+    """Truth, prediction and absolute error of each channel that is shown."""
+    return [
+        [
+            Panel("truth", truth, scale="value"),
+            Panel("prediction", prediction, scale="value"),
+            Panel("absolute error", np.abs(prediction - truth), "magma", from_zero=True),
+        ]
+        for truth, prediction in zip(
+            _channels(case.truth).T[:MOST_CHANNELS],
+            _channels(case.prediction).T[:MOST_CHANNELS],
+            strict=True,
+        )
+    ]
+
+
+def _shown_inputs(case: Case) -> Floats | None:
+    if case.inputs is None or not case.inputs.shape[1]:
+        return None
+    return _floats(case.inputs)[:, :MOST_CHANNELS]
+
+
+def _remarks(report: RunReport, cases: Sequence[Case], places: Sequence[Canvas]) -> str:
+    """What the pictures leave out, in sentences."""
+    said = list(dict.fromkeys(note for place in places for note in place.notes))
+    for case in cases:
+        outputs = case.truth.shape[2:] if report.picture == "frames" else case.truth.shape[1:]
+        inputs = () if case.inputs is None else case.inputs.shape[1:]
+        for kind, channels in (("input", inputs), ("output", outputs)):
+            if channels and channels[0] > MOST_CHANNELS:
+                said.append(
+                    f"The first {MOST_CHANNELS} of {channels[0]} {kind} channels are shown."
+                )
+        for kind in ("inputs", "truth", "prediction", "context"):
+            values = getattr(case, kind)
+            if values is not None:
+                said.append(_not_finite(f"{case.label}, {kind}", values, "left blank").strip())
+    return " ".join(dict.fromkeys(filter(None, said)))
+
+
+def _not_finite(name: str, values: Array, then: str) -> str:
+    lost = int((~np.isfinite(values)).sum())
+    return f" {name}: {lost:,} of {values.size:,} values are not finite; {then}." if lost else ""
+
+
+def _name(case: Case) -> str:
+    return f"{case.label} ({case.error:.3g})"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _floats(values: Array) -> Floats:
+    return values.astype(np.float64)
+
+
+def _whole(values: Array) -> npt.NDArray[np.int64]:
+    return values.astype(np.int64)
+
+
+def _channels(values: Array) -> Floats:
+    """(n,) or (n o) -> (n o)"""
+    return _floats(values).reshape(len(values), -1)
+
+
+def _frame_channels(values: Array) -> Floats:
+    """(n t) or (n t o) -> (n t o)"""
+    return _floats(values).reshape(*values.shape[:2], -1)

@@ -1,0 +1,61 @@
+"""The two kinds of task in time: one frame after another, and any time at once.
+
+Axes: b sample, n point, t frame, o channel of a frame.
+"""
+
+import torch
+from torch import Tensor
+
+from funcattn.data import Batch
+from funcattn.tasks.base import Network, Task
+
+
+class Autoregressive(Task):
+    """Frames in, frames out: the network gives the next frame from the last ones.
+
+    values (b n i) are the frames before, oldest first, as many channels as `inputs`; the target
+    (b n t) the frames to come. In training the network sees the true frames, in evaluation its own.
+    """
+
+    def predict(self, network: Network, batch: Batch) -> Tensor:
+        """The frames, (b n t)."""
+        assert batch.values is not None
+        window, frames = batch.values, []
+        forced = bool(getattr(network, "training", False))
+        for t in range(batch.target.shape[-1]):
+            frame = network(
+                batch.positions,
+                window,
+                grid=batch.grid,
+                mask=batch.mask,
+                weights=batch.weights,
+            )
+            frames.append(frame)
+            newest = batch.target[..., t : t + 1] if forced else frame
+            window = torch.cat([window[..., newest.shape[-1] :], newest], dim=-1)
+        return torch.cat(frames, dim=-1)
+
+
+class Timed(Task):
+    """One field for each of some times, each asked for by its time: 0, ..., 1 over the frames.
+
+    The target is (b n t o). The network is called once a time and takes the time as an input.
+    """
+
+    timed = True
+
+    def predict(self, network: Network, batch: Batch) -> Tensor:
+        """The fields, (b n t o)."""
+        times = torch.linspace(0, 1, batch.target.shape[2], dtype=batch.positions.dtype)
+        fields = [
+            network(
+                batch.positions,
+                batch.values,
+                time=time.to(batch.positions.device).expand(len(batch)),
+                grid=batch.grid,
+                mask=batch.mask,
+                weights=batch.weights,
+            )
+            for time in times
+        ]
+        return torch.stack(fields, dim=2)

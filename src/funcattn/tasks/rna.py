@@ -1,0 +1,166 @@
+"""RNA segmentation: a functional label at each point of the surface of a ribosomal RNA.
+
+RNA Surface Segmentation Dataset (Poulenard et al. 2019; MIT licence): 683 surfaces, 260 classes of
+which 160 occur. The input is the geometry alone, the points of a surface.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from funcattn.data import Batch, Sample
+from funcattn.data.rna import CLASSES, READY_FILE, RnaCloud, open_rna
+from funcattn.settings import (
+    DataSettings,
+    NetworkSettings,
+    OptimisationSettings,
+    Preset,
+    Profile,
+    RunSettings,
+)
+from funcattn.tasks.base import Advance, Splits, Task
+from funcattn.tasks.losses import accuracy, cross_entropy
+
+
+@dataclass(frozen=True)
+class RnaData(DataSettings):
+    """RNA surfaces; of each list, and of each cloud, the first ones, as many as there are."""
+
+    train: int = 493
+    validation: int = 54
+    test: int = 136
+    points: int = 4096
+    """Points of a cloud: the first of a farthest-point sample are one themselves."""
+
+    def __post_init__(self) -> None:
+        if self.points < 1:
+            raise ValueError(f"points: expected at least 1, got {self.points}")
+
+
+@dataclass(frozen=True)
+class RnaSettings(RunSettings):
+    """A run of RNA segmentation."""
+
+    data: RnaData = field(default_factory=RnaData)
+
+
+class Rna(Task):
+    """Points of a surface to their labels."""
+
+    name: ClassVar = "rna"
+    title: ClassVar = "RNA segmentation: functional labels on molecular surfaces"
+    space: ClassVar = 3
+    inputs: ClassVar = 0
+    outputs: ClassVar = CLASSES
+    headline: ClassVar = "accuracy"
+    larger_is_better: ClassVar = True
+    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "cloud"
+
+    @classmethod
+    def defaults(cls, profile: Profile, preset: Preset) -> RnaSettings:  # noqa: ARG003
+        """The paper's settings; fewer points and channels for two cores, and tiny ones for tests.
+
+        Relative to the paper: its public code changes the rate once an epoch, and has no validation
+        set; both presets are the paper's.
+        """
+        settings = RnaSettings(
+            task=cls.name,
+            network=NetworkSettings(
+                width=128, layers=4, heads=8, bases=128, mlp_ratio=2.0, dropout=0.1
+            ),
+            optimisation=OptimisationSettings(
+                optimiser="adam",
+                epochs=200,
+                batch=1,
+                rate=1e-3,
+                weight_decay=0.0,
+                end_divisor=1e3,
+            ),
+        )
+        if profile == "cpu":
+            settings = replace(
+                settings,
+                data=RnaData(points=1024),
+                network=replace(settings.network, width=64, bases=64),
+                optimisation=replace(settings.optimisation, epochs=30, batch=2),
+            )
+        if profile == "smoke":
+            settings = replace(
+                settings,
+                data=RnaData(train=6, validation=2, test=2, points=128),
+                network=replace(settings.network, width=16, layers=2, heads=2, bases=8),
+                optimisation=replace(settings.optimisation, epochs=2),
+            )
+        return settings
+
+    def splits(self, cache: Path, advance: Advance) -> Splits:  # noqa: ARG002
+        """Clouds of the data set's own lists; the last tenth of its training list validates."""
+        how = self.settings.data
+        assert isinstance(how, RnaData)
+        if how.path is None or not Path(how.path).exists():
+            raise FileNotFoundError(
+                f"data.path: expected the RNA Surface Segmentation Dataset (Poulenard et al. 2019, "
+                f"MIT licence), got {how.path or 'no path'}. Either its own folder, with "
+                f"off/NAME.off, labels/NAME.txt, train.txt and test.txt, or a file {READY_FILE} "
+                "made from it: funcattn train rna --data.path PATH"
+            )
+        surfaces = open_rna(how.path)
+        tenth = max(1, len(surfaces.train) // 10)
+        parts = [
+            surfaces.train[:-tenth][: how.train],
+            surfaces.train[-tenth:][: how.validation],
+            surfaces.test[: how.test],
+        ]
+        clouds = surfaces.read([name for part in parts for name in part], how.points, advance)
+        content = hashlib.sha256()
+        for cloud in clouds:
+            for piece in (cloud.name.encode(), cloud.points.tobytes(), cloud.labels.tobytes()):
+                content.update(piece)
+        samples = iter([_sample(cloud) for cloud in clouds])
+        train, validation, test = ([next(samples) for _ in part] for part in parts)
+        return Splits(train, validation, test, content.hexdigest())
+
+    def augmented(self, sample: Sample, random: torch.Generator) -> Sample:
+        """The sample turned at random: labels do not know which way is up."""
+        rotation = random_rotation(random).to(sample.positions.dtype)
+        return replace(sample, positions=sample.positions @ rotation.T)
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy, a mean over the points of each cloud."""
+        return cross_entropy(prediction, batch.target, batch.mask)
+
+    def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The fraction of a cloud's points that get their label.
+
+        Relative to the paper: it takes the fraction over the points of all clouds, and a mean over
+        clouds counts small ones as much as large ones. All but 4 clouds have 4,096 points, and
+        those 4 are in the training list, so that on the test list both are the same number.
+        """
+        return {"accuracy": accuracy(prediction, batch.target, batch.mask)}
+
+
+def random_rotation(random: torch.Generator) -> Float[Tensor, "3 3"]:
+    """A rotation, uniform over all of them: that of a uniform unit quaternion."""
+    quaternion = torch.randn(4, dtype=torch.float64, generator=random)
+    w, x, y, z = (quaternion / quaternion.norm()).tolist()
+    return torch.tensor(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ],
+        dtype=torch.float64,
+    )
+
+
+def _sample(cloud: RnaCloud) -> Sample:
+    return Sample(
+        positions=torch.from_numpy(cloud.points),
+        values=None,
+        target=torch.from_numpy(cloud.labels),
+    )

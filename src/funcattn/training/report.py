@@ -1,0 +1,102 @@
+"""What a finished run shows: its test, cases, curves, learned bases; all from its folder."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from funcattn.data import Sample, collate
+from funcattn.nn import FunctionalAttention
+from funcattn.tasks import TASKS, Task
+from funcattn.training.checkpoint import restore_model
+from funcattn.training.loop import best_checkpoint
+from funcattn.training.setup import build_surrogate, read_settings
+from funcattn.viz import Case, RunReport
+
+Floats = npt.NDArray[np.float32]
+
+
+def describe_run(folder: Path, cache: Path) -> RunReport:
+    """The report of a finished run, ready to be written."""
+    settings = read_settings(folder)
+    record: dict[str, Any] = json.loads((folder / "record.json").read_text())
+    history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    task = TASKS[settings.task](settings)
+    samples = task.splits(cache, lambda done, total: None).test  # noqa: ARG005
+    surrogate = build_surrogate(task)
+    restore_model(surrogate, best_checkpoint(folder).tensors["model"])
+
+    errors = np.array(record["test_values"][task.headline])
+    ranking = np.argsort(-errors if task.larger_is_better else errors, kind="stable")
+    cases: list[Case] = []
+    bases: dict[str, Floats] = {}
+    for label, place in (("best", 0), ("median", len(ranking) // 2), ("worst", -1)):
+        index = int(ranking[place])
+        prediction, seen = _look(task, surrogate, samples[index])
+        cases.append(_case(label, float(errors[index]), samples[index], prediction))
+        bases = bases or seen
+    layers = [name for name in history[0] if name.startswith("condition_")]
+    hidden = {"settings", "test", "test_values"}
+    return RunReport(
+        title=task.title,
+        summary=(
+            f"{task.headline.replace('_', ' ')} {record['test'][task.headline]:.4g} on "
+            f"{len(samples)} test samples, {record['test_note']}."
+        ),
+        picture=task.picture,
+        settings=asdict(settings),
+        history=history,
+        headline=task.headline,
+        larger_is_better=task.larger_is_better,
+        best_epoch=record["best_epoch"],
+        test_metrics=record["test_values"],
+        cases=cases,
+        bases=bases,
+        conditions={
+            name.replace("condition_", "layer "): [line[name] for line in history]
+            for name in layers
+        },
+        facts={
+            name.replace("_", " "): value if isinstance(value, str) else json.dumps(value)
+            for name, value in record.items()
+            if name not in hidden
+        },
+    )
+
+
+@torch.no_grad()
+def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dict[str, Floats]]:
+    """The prediction of one sample, and the values (g n) of each layer's first head on it."""
+    seen: dict[str, Floats] = {}
+
+    def keep(module: nn.Module, inputs: Any, values: Any) -> None:  # noqa: ARG001
+        if isinstance(values, Tensor):  # and not a fast transform
+            seen[f"layer {len(seen) + 1}"] = values[0, 0].T.float().numpy()
+
+    bases = {m.basis for m in surrogate.modules() if isinstance(m, FunctionalAttention)}
+    hooks = [basis.register_forward_hook(keep) for basis in bases]
+    dtype = next(surrogate.parameters()).dtype
+    prediction = task.predict(surrogate.eval(), collate([sample]).to("cpu", dtype))[0].float()
+    for hook in hooks:
+        hook.remove()
+    return prediction, seen
+
+
+def _case(label: str, error: float, sample: Sample, prediction: Tensor) -> Case:
+    """One test sample as arrays; of logits, the label they choose."""
+    classes = not sample.target.is_floating_point()
+    return Case(
+        label=label,
+        error=error,
+        positions=sample.positions.numpy(),
+        grid=sample.grid,
+        inputs=None if sample.values is None else sample.values.numpy(),
+        truth=sample.target.numpy(),
+        prediction=(prediction.argmax(-1) if classes else prediction).numpy(),
+        context=None if sample.context is None else sample.context.numpy(),
+    )

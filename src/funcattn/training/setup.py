@@ -1,0 +1,48 @@
+"""A run's settings and its network, from its folder."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from funcattn.models import Shape, Surrogate, build_model
+from funcattn.settings import RunSettings, changed
+from funcattn.tasks import TASKS, Task
+
+
+class RunError(Exception):
+    """A run folder that cannot be used as asked."""
+
+
+def build_surrogate(task: Task) -> Surrogate:
+    """The task's network with its normalisers, its weights drawn from the seed of the run."""
+    settings = task.settings
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        shape = Shape(task.space, task.inputs, task.outputs, task.timed, task.observed)
+        network = build_model(settings.model, settings.network, shape)
+    surrogate = Surrogate(
+        network,
+        space=task.space,
+        inputs=task.inputs,
+        outputs=task.outputs,
+        normalise_inputs="input" in task.normalised,
+        normalise_outputs="output" in task.normalised,
+    )
+    return surrogate.double() if settings.precision == "64-true" else surrogate
+
+
+def read_settings(folder: Path) -> RunSettings:
+    """The settings of a run."""
+    path = folder / "settings.json"
+    if not path.exists():
+        raise RunError(f"{folder}: expected the folder of a run, got one without settings.json")
+    try:
+        saved = json.loads(path.read_text())
+        name = saved["task"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is not the settings of a run: {error}") from error
+    if name not in TASKS:
+        raise RunError(f"{path}: expected a task among {', '.join(TASKS)}, got {name!r}")
+    settings: RunSettings = changed(TASKS[name].defaults("paper", "paper"), saved)
+    return settings
