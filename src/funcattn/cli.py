@@ -314,7 +314,7 @@ def _read_arrays(path: Path) -> dict[str, Any]:
         with h5py.File(path) as file:
             return {name: np.asarray(file[name]) for name in file}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return dict(file)
     except (BadZipFile, TypeError) as error:
         raise ValueError(f"{path}: expected an .npz file, got {error}") from error

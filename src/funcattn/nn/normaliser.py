@@ -18,7 +18,7 @@ class Normaliser(nn.Module):
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("scale", torch.ones(channels))
 
-    def fit(self, fields: Iterable[Float[Tensor, "n k"]]) -> None:
+    def fit(self, fields: Iterable[Float[Tensor, "_ k"]]) -> None:
         """Take the statistics of these fields; one pass, in float64."""
         count, mean, spread = 0, torch.zeros(1).double(), torch.zeros(1).double()
         for place, field in enumerate(fields):

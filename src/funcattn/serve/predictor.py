@@ -87,6 +87,8 @@ class Predictor:
                 raise ValueError(f"{name}: expected {(b, n)}, got {tuple(tensor.shape)}")
         if mask is not None and mask.dtype != torch.bool:
             raise ValueError(f"mask: expected booleans, True at real points, got {mask.dtype}")
+        if mask is not None and not bool(mask.any(-1).all()):
+            raise ValueError("mask: expected a real point in every sample, got a sample without")
         known = self.surrogate.position_range
         ready: dict[str, Any] = {
             name: None if tensor is None else tensor.to(known.device, known.dtype)

@@ -183,7 +183,7 @@ def darcy_fields(how: DarcyData, cache: Path, advance: Advance) -> tuple[Fields,
         finally:
             aside.unlink(missing_ok=True)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return file["permeability"][:, ::every, ::every], file["pressure"][:, ::every, ::every]
     except (ValueError, KeyError, EOFError, BadZipFile) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it, to make it again") from error

@@ -107,8 +107,7 @@ class FewShot(Task):
         The error curve is trained with 32 observations, the picture of predictions with 4.
 
         Relative to the paper: its text does not name a schedule; the public code has cosine decay.
-        modern is one cycle with a higher peak: the small weights at the start need the low rates of
-        its rise, and stay where they are under 3e-4 from the first step.
+        modern is one cycle with a higher peak, whose slow rise the small weights at the start need.
         """
         settings = FewShotSettings(
             task=cls.name,

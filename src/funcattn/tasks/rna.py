@@ -86,7 +86,7 @@ class Rna(Task):
             settings = replace(
                 settings,
                 data=RnaData(points=1024),
-                network=replace(settings.network, width=64, bases=64),
+                network=replace(settings.network, bases=64),
                 optimisation=replace(settings.optimisation, epochs=30, batch=2),
             )
         if profile == "smoke":

@@ -405,7 +405,7 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _mixed(*numbers: int) -> int:
-    """One seed from several numbers, such that no two tuples in use meet."""
+    """One seed from several numbers."""
     return int.from_bytes(hashlib.sha256(json.dumps(numbers).encode()).digest()[:7], "little")
 
 

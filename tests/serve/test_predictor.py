@@ -1,0 +1,263 @@
+"""A trained run predicts what it was tested with, and says what it cannot."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import funcattn
+from funcattn.data import collate, grid_positions, trapezoid_weights
+from funcattn.serve import Predictor, load
+from funcattn.serve.predictor import OutsideTrainingWarning
+from funcattn.settings import changed
+from funcattn.tasks.darcy import Darcy, GridSamples
+from funcattn.training import run as run_module
+from funcattn.training.checkpoint import CheckpointError, restore_model
+from funcattn.training.loop import best_checkpoint
+from funcattn.training.run import train
+from funcattn.training.setup import RunError, build_surrogate
+
+GRID = (9, 9)
+N = 81
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all tests of a session keep the same few Darcy samples."""
+    return tmp_path_factory.getbasetemp() / "data"
+
+
+def trained(folder: Path, cache: Path, **changes: Any) -> Path:
+    settings = changed(Darcy.defaults("smoke", "modern"), {"optimisation": {"epochs": 2}} | changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "describe_run", lambda *_: None)
+        patch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
+        patch.setattr(os, "fsync", lambda _: None)
+        train(settings, folder, cache=cache)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    return trained(tmp_path_factory.mktemp("runs") / "grid", cache)
+
+
+@pytest.fixture(scope="module")
+def points_run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A network that needs no grid: it takes points in any number and order."""
+    return trained(tmp_path_factory.mktemp("runs") / "points", cache, network={"reach": None})
+
+
+@pytest.fixture
+def predictor(run: Path) -> Predictor:
+    return load(run)
+
+
+@pytest.fixture
+def free(points_run: Path) -> Predictor:
+    return load(points_run)
+
+
+@pytest.fixture
+def samples(cache: Path) -> GridSamples:
+    test = Darcy(Darcy.defaults("smoke", "modern")).splits(cache, lambda *_: None).test
+    assert isinstance(test, GridSamples)
+    return test
+
+
+@pytest.fixture
+def arrays(samples: GridSamples) -> dict[str, Any]:
+    """The test samples as numpy arrays."""
+    batch = collate([samples[i] for i in range(4)])
+    assert batch.values is not None
+    assert batch.weights is not None
+    return {
+        "positions": batch.positions.numpy(),
+        "values": batch.values.numpy(),
+        "weights": batch.weights.numpy(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_it_predicts_what_the_task_does_with_the_best_weights(
+    run: Path, predictor: Predictor, samples: GridSamples, arrays: dict[str, Any]
+) -> None:
+    task = Darcy(predictor.task.settings)
+    surrogate = build_surrogate(task).eval()
+    restore_model(surrogate, best_checkpoint(run).tensors["model"])
+    with torch.no_grad():
+        expected = task.predict(surrogate, collate([samples[i] for i in range(4)]))
+    assert torch.equal(torch.from_numpy(predictor.predict(**arrays, grid=GRID)), expected)
+    assert expected.shape == (4, N, 1)
+
+
+def test_numpy_in_numpy_out_torch_in_torch_out(
+    predictor: Predictor, arrays: dict[str, Any]
+) -> None:
+    out = predictor.predict(**arrays, grid=GRID)
+    assert isinstance(out, np.ndarray)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    same = predictor.predict(**tensors, grid=list(GRID))
+    assert isinstance(same, torch.Tensor)
+    assert not same.requires_grad
+    np.testing.assert_array_equal(same.numpy(), out)
+
+
+def test_one_sample_needs_no_batch_axis(predictor: Predictor, arrays: dict[str, Any]) -> None:
+    together = predictor.predict(**arrays, grid=GRID)
+    for i in range(4):
+        alone = predictor.predict(**{name: array[i] for name, array in arrays.items()}, grid=GRID)
+        assert alone.shape == (N, 1)
+        np.testing.assert_allclose(alone, together[i], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.usefixtures("as_a_user")
+def test_arrays_of_any_kind_are_taken(predictor: Predictor, arrays: dict[str, Any]) -> None:
+    out = predictor.predict(**arrays, grid=GRID)
+    kinds = {
+        "float64": {name: array.astype(np.float64) for name, array in arrays.items()},
+        "whole numbers": arrays | {"values": arrays["values"].astype(np.int64)},
+        "read-only": arrays | {"positions": np.broadcast_to(arrays["positions"][:1], (4, N, 2))},
+        "other strides": {name: array[::-1][::-1] for name, array in arrays.items()},
+        "lists": {name: array.tolist() for name, array in arrays.items()},
+    }
+    for kind, given in kinds.items():
+        np.testing.assert_allclose(
+            predictor.predict(**given, grid=GRID), out, rtol=1e-6, err_msg=kind
+        )
+
+
+def test_the_arrays_of_the_caller_are_left_alone(
+    predictor: Predictor, arrays: dict[str, Any]
+) -> None:
+    before = {name: array.copy() for name, array in arrays.items()}
+    predictor.predict(**arrays, grid=GRID, mask=np.ones((4, N), dtype=bool))
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_another_resolution_is_predicted(predictor: Predictor) -> None:
+    finer = (17, 17)
+    values = np.full((17 * 17, 1), 3.0)
+    values[:140] = 12.0
+    out = predictor.predict(
+        grid_positions(finer).numpy(), values, grid=finer, weights=trapezoid_weights(finer).numpy()
+    )
+    assert out.shape == (17 * 17, 1)
+    assert np.isfinite(out).all()
+
+
+def test_what_stands_at_masked_points_does_not_matter(
+    free: Predictor, arrays: dict[str, Any]
+) -> None:
+    alone = free.predict(**{name: array[:, :60] for name, array in arrays.items()})
+    mask = np.arange(N) < 60
+    for filling in (0.0, 1e30, np.nan):
+        padded = {name: array.copy() for name, array in arrays.items()}
+        for array in padded.values():
+            array[:, 60:] = filling
+        out = free.predict(**padded, mask=np.broadcast_to(mask, (4, N)))
+        np.testing.assert_allclose(out[:, :60], alone, rtol=1e-5, atol=1e-7)
+        assert (out[:, 60:] == 0).all()
+
+
+def test_points_may_come_in_any_order(free: Predictor, arrays: dict[str, Any]) -> None:
+    order = np.random.default_rng(0).permutation(N)
+    out = free.predict(**arrays)
+    shuffled = free.predict(**{name: array[:, order] for name, array in arrays.items()})
+    np.testing.assert_allclose(shuffled, out[:, order], rtol=1e-4, atol=1e-6)
+
+
+def test_weights_change_the_prediction(free: Predictor, arrays: dict[str, Any]) -> None:
+    # A weight of two counts a point twice.
+    values = np.random.default_rng(0).uniform(3, 12, (N, 1))
+    weights = np.where(np.arange(N) < 10, 2.0, 1.0)
+    weighted = free.predict(arrays["positions"][0], values, weights=weights)
+    twice = [np.concatenate([array, array[:10]]) for array in (arrays["positions"][0], values)]
+    np.testing.assert_allclose(weighted, free.predict(*twice)[:N], rtol=1e-5)
+    plain = free.predict(arrays["positions"][0], values)
+    assert np.abs(weighted - plain).max() > 10 * np.abs(weighted - free.predict(*twice)[:N]).max()
+
+
+@pytest.mark.usefixtures("as_a_user")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positions": np.zeros((4, N, 3))}, r"positions: expected \(b, n, 2\), got \(4, 81, 3\)"),
+        ({"positions": np.zeros(N)}, r"positions: expected \(b, n, 2\), got \(81,\)"),
+        ({"positions": np.zeros((4, 0, 2))}, "positions: expected at least one point"),
+        ({"values": None}, r"values: expected \(4, 81, 1\) for darcy, got None"),
+        ({"values": np.zeros((4, N, 2))}, r"values: expected \(4, 81, 1\) for darcy, got \(4, 81,"),
+        ({"values": np.zeros((4, 80, 1))}, r"values: expected \(4, 81, 1\) for darcy, got \(4, 80"),
+        ({"weights": np.ones(N)}, r"weights: expected \(4, 81\), got \(81,\)"),
+        ({"weights": -np.ones((4, N))}, "weights: expected finite numbers, none of them negative"),
+        ({"mask": np.ones((4, 80), dtype=bool)}, r"mask: expected \(4, 81\), got \(4, 80\)"),
+        ({"mask": np.ones((4, N))}, "mask: expected booleans, True at real points, got torch.flo"),
+        ({"mask": np.zeros((4, N), dtype=bool)}, "mask: expected a real point in every sample"),
+        ({"values": np.full((4, N, 1), np.nan)}, "values: expected finite numbers, got some that"),
+        ({"positions": np.full((4, N, 2), np.inf)}, "positions: expected finite numbers"),
+        ({"values": np.full((4, N, 1), 1e300)}, "values: expected finite numbers"),
+        ({"values": np.full((4, N, 1), "12")}, "values: expected numbers"),
+        ({"grid": (9, 8)}, "grid"),
+        ({"grid": None}, "grid"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(
+    predictor: Predictor, arrays: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        predictor.predict(**(arrays | {"grid": GRID} | changes))
+
+
+def test_it_warns_far_outside_the_training_range_and_not_inside(
+    predictor: Predictor, arrays: dict[str, Any]
+) -> None:
+    # Inside, and less than a tenth of the width outside, nothing is said.
+    predictor.predict(**arrays, grid=GRID)
+    predictor.predict(**(arrays | {"values": arrays["values"] * 1.05}), grid=GRID)
+    told = r"values, channel 0: the network was trained on 3 to 12 and is asked at 6 to 24"
+    with pytest.warns(OutsideTrainingWarning, match=told):
+        predictor.predict(**(arrays | {"values": arrays["values"] * 2}), grid=GRID)
+    with pytest.warns(OutsideTrainingWarning, match="positions, channel 1") as caught:
+        predictor.predict(**(arrays | {"positions": arrays["positions"] * [1, 1.2]}), grid=GRID)
+    assert len(caught) == 1
+
+
+def test_masked_points_are_not_warned_about(free: Predictor, arrays: dict[str, Any]) -> None:
+    far = {name: array.copy() for name, array in arrays.items()}
+    far["values"][:, 0] = 1e6
+    mask = np.ones((4, N), dtype=bool)
+    mask[:, 0] = False
+    free.predict(**far, mask=mask)
+
+
+def test_dropout_is_off(tmp_path: Path, cache: Path, arrays: dict[str, Any]) -> None:
+    folder = trained(tmp_path / "a", cache, network={"dropout": 0.5}, precision="64-true")
+    predictor = load(folder)
+    first, second = (predictor.predict(**arrays, grid=GRID) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first.dtype == np.float64
+
+
+def test_a_run_is_loaded_by_the_package_itself(run: Path, arrays: dict[str, Any]) -> None:
+    out = funcattn.load(str(run)).predict(**arrays, grid=GRID)
+    np.testing.assert_array_equal(out, load(run).predict(**arrays, grid=GRID))
+
+
+def test_what_is_no_run_or_has_no_weights_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="expected the folder of a run"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "settings.json").write_text((run / "settings.json").read_text())
+    with pytest.raises(CheckpointError, match="has no trained weights yet"):
+        load(tmp_path)

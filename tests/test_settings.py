@@ -1,0 +1,111 @@
+import tomllib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from funcattn.settings import (
+    DataSettings,
+    NetworkSettings,
+    OptimisationSettings,
+    RunSettings,
+    changed,
+)
+from funcattn.tasks.darcy import Darcy
+
+SETTINGS = RunSettings(task="darcy")
+
+
+def test_values_are_changed_where_they_are_named_and_nowhere_else() -> None:
+    text = """
+    seed = 3
+    precision = "64-true"
+    [network]
+    width = 64
+    reach = 1
+    [optimisation]
+    clip = 0.5
+    """
+    new = changed(SETTINGS, tomllib.loads(text))
+    assert new == replace(
+        SETTINGS,
+        seed=3,
+        precision="64-true",
+        network=NetworkSettings(width=64, reach=1.0),
+        optimisation=OptimisationSettings(clip=0.5),
+    )
+    assert isinstance(new.network.reach, float)  # 1 in TOML is a whole number
+    assert RunSettings(task="darcy") == SETTINGS
+    assert changed(SETTINGS, {}) == SETTINGS
+
+
+def test_a_setting_may_be_taken_away_again() -> None:
+    settings = changed(SETTINGS, {"optimisation": {"clip": 0.5}})
+    assert changed(settings, {"optimisation": {"clip": None}}) == SETTINGS
+
+
+def test_the_settings_of_a_task_keep_their_kind() -> None:
+    settings = Darcy.defaults("smoke", "paper")
+    new = changed(settings, {"data": {"stride": 4, "train": 2}})
+    assert type(new) is type(settings)
+    assert type(new.data) is type(settings.data)
+    assert (new.data.stride, new.data.nodes) == (4, 17)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sed": 1}, r"settings: expected one of task, model, seed, .*, got 'sed'"),
+        ({"network": {"widht": 1}}, r"settings\.network: expected one of width, .*, got 'widht'"),
+        ({"seed": 1.5}, r"settings\.seed: expected int, got 1\.5"),
+        ({"seed": "1"}, r"settings\.seed: expected int, got '1'"),
+        ({"seed": True}, r"settings\.seed: expected int, got True"),
+        ({"seed": None}, r"settings\.seed: expected int, got None"),
+        ({"network": {"reach": "far"}}, r"settings\.network\.reach: expected float, NoneType, got"),
+        ({"network": {"share_basis": 1}}, r"settings\.network\.share_basis: expected bool, got 1"),
+        ({"precision": "16"}, r"precision: expected 32-true, 64-true, bf16-mixed, got '16'"),
+        ({"optimisation": {"optimiser": []}}, r"optimiser: expected adam, adamw, muon, got \[\]"),
+        ({"network": 3}, r"settings\.network: expected NetworkSettings, got 3"),
+        ({"network": {"width": {"a": 1}}}, r"settings\.network\.width: expected int, got {'a': 1}"),
+    ],
+)
+def test_what_is_not_a_setting_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        changed(SETTINGS, changes)
+
+
+@pytest.mark.usefixtures("as_a_user")
+def test_a_document_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"file: expected names with values, got \[1\]"):
+        changed(SETTINGS, [1], where="file")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("batch", 0),
+        ("batch", -4),
+        ("accumulate", 0),
+        ("step_epochs", 0),
+        ("rate", 0.0),
+        ("rate", float("nan")),
+        ("muon_rate", -1.0),
+        ("start_divisor", 0.0),
+        ("end_divisor", 0.0),
+        ("clip", 0.0),
+        ("warm_up", 1.0),
+        ("warm_up", -0.1),
+        ("ema", 0.0),
+        ("ema", 1.0),
+    ],
+)
+def test_numbers_without_a_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}: expected a .*, got {value}"):
+        changed(SETTINGS, {"optimisation": {name: value}})
+
+
+@pytest.mark.parametrize("name", ["train", "validation", "test"])
+def test_fewer_than_no_samples_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: expected a number of samples, got -1"):
+        DataSettings(**{name: -1})

@@ -1,0 +1,192 @@
+"""Two processes that train together do what one does, and end together."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from funcattn.data import Batch
+from funcattn.settings import changed
+from funcattn.tasks import TASKS
+from funcattn.tasks.base import Network
+from funcattn.tasks.darcy import Darcy
+from funcattn.training import run as run_module
+from funcattn.training.loop import best_checkpoint
+from funcattn.training.run import train
+
+SCRIPT = """
+import os, torch
+from funcattn import cli
+from funcattn.tasks import TASKS
+from funcattn.tasks.darcy import Darcy
+from funcattn.training import run
+
+class Twice(Darcy):
+    def predict(self, network, batch):
+        return (super().predict(network, batch) + super().predict(network, batch)) / 2
+
+class Lost(Darcy):
+    def loss(self, prediction, batch):
+        # Of a batch of three, the second process gets one sample.
+        return super().loss(prediction, batch) * (torch.nan if len(batch) == 1 else 1)
+
+TASKS["darcy"] = {"twice": Twice, "lost": Lost}[os.environ["KIND"]]
+run.describe_run = lambda *_: None
+run.write_run_report = lambda path, _: path.write_text("")
+cli.main()
+"""
+
+
+class Twice(Darcy):
+    """Calls its network twice a step, as tasks in time do."""
+
+    def predict(self, network: Network, batch: Batch) -> Tensor:
+        return (super().predict(network, batch) + super().predict(network, batch)) / 2
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all tests of a session keep the same few Darcy samples."""
+    folder = tmp_path_factory.getbasetemp() / "data"
+    Darcy(Darcy.defaults("smoke", "modern")).splits(folder, lambda *_: None)
+    return folder
+
+
+def pair(
+    tmp_path: Path, cache: Path, kind: str, settings: dict[str, Any], *more: str
+) -> subprocess.Popen[str]:
+    """A command that trains in two processes, in a process group of its own."""
+    script, config = tmp_path / "script.py", tmp_path / "config.json"
+    script.write_text(SCRIPT)
+    config.write_text(json.dumps(settings))
+    arguments = ["train", "darcy", "--profile", "smoke", "--devices", "2", "--config", str(config)]
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments, "--cache", str(cache), *more],
+        env=os.environ | {"KIND": kind, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[str]]]:
+    """What a failing test leaves running is ended."""
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def check_gone(group: int) -> None:
+    """No process of a group is left."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("a process of the pair is still running")
+
+
+# Of nine samples in batches of four, the second process gets none of the last one.
+SETTINGS = {
+    "data": {"train": 9, "validation": 5, "test": 6},
+    "optimisation": {"optimiser": "adamw", "epochs": 6, "ema": 0.5},
+    "precision": "64-true",
+    "checkpoint_seconds": 0,
+}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same task here, without reports and without waiting for the disk."""
+    monkeypatch.setitem(TASKS, "darcy", Twice)
+    monkeypatch.setattr(run_module, "describe_run", lambda *_: None)
+    monkeypatch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def check_close(folder: Path, other: Path) -> None:
+    """History, test and best weights of two runs differ by rounding only."""
+    records = [json.loads((run / "record.json").read_text()) for run in (folder, other)]
+    assert records[0]["best_epoch"] == records[1]["best_epoch"]
+    values = [torch.tensor(record["test_values"]["relative_l2"]) for record in records]
+    torch.testing.assert_close(*values, atol=1e-6, rtol=1e-6)
+    lines = [(run / "metrics.jsonl").read_text().splitlines() for run in (folder, other)]
+    assert len(lines[0]) == 6
+    for ours, theirs in zip(*lines, strict=True):
+        assert json.loads(ours) == pytest.approx(json.loads(theirs), rel=1e-6)
+    weights = [best_checkpoint(run).tensors["model"] for run in (folder, other)]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(tensor, weights[1][name], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
+    tmp_path: Path, cache: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    both, one = tmp_path / "both", tmp_path / "one"
+    process = pair(tmp_path, cache, "twice", SETTINGS, "--out", str(both))
+    started.append(process)
+    while not [path for path in both.glob("checkpoints/step-*") if path.name >= "step-000000008"]:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGTERM)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 143, said
+    assert said.count("Stopped by SIGTERM; everything is saved.") == 1
+    assert "Traceback" not in said
+    check_gone(process.pid)
+    assert not (both / "record.json").exists()
+
+    settings = changed(Darcy.defaults("smoke", "modern"), SETTINGS)
+    train(settings, both, cache=cache, resume=True)
+    train(settings, one, cache=cache)
+    check_close(both, one)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("quick")
+def test_two_processes_come_to_the_numbers_of_one(
+    tmp_path: Path, cache: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    process = pair(tmp_path, cache, "twice", SETTINGS, "--out", str(tmp_path / "both"))
+    started.append(process)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert said.count("test relative_l2") == 1
+    check_gone(process.pid)
+    settings = changed(Darcy.defaults("smoke", "modern"), SETTINGS)
+    train(settings, tmp_path / "one", cache=cache)
+    check_close(tmp_path / "both", tmp_path / "one")
+
+
+def test_a_bad_loss_in_one_process_ends_both(
+    tmp_path: Path, cache: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    settings = {"data": {"train": 11, "validation": 5, "test": 4}, "optimisation": {"epochs": 1}}
+    process = pair(tmp_path, cache, "lost", settings, "--out", str(tmp_path / "run"))
+    started.append(process)
+    said = " ".join(process.communicate(timeout=60)[0].split())
+    assert process.returncode == 1, said
+    assert "Traceback" not in said
+    assert "is not finite in epoch 1, step 3; the batch is kept in" in said
+    check_gone(process.pid)
+    assert [path.name for path in (tmp_path / "run").glob("bad*")] == [
+        "bad_batch_epoch1_step3_rank1"
+    ]
