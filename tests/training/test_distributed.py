@@ -105,7 +105,7 @@ def check_gone(group: int) -> None:
 # Of nine samples in batches of four, the second process gets none of the last one.
 SETTINGS = {
     "data": {"train": 9, "validation": 5, "test": 6},
-    "optimisation": {"optimiser": "adamw", "epochs": 6, "ema": 0.5},
+    "optimisation": {"optimiser": "adamw", "epochs": 10, "ema": 0.5},
     "precision": "64-true",
     "checkpoint_seconds": 0,
 }
@@ -127,7 +127,7 @@ def check_close(folder: Path, other: Path) -> None:
     values = [torch.tensor(record["test_values"]["relative_l2"]) for record in records]
     torch.testing.assert_close(*values, atol=1e-6, rtol=1e-6)
     lines = [(run / "metrics.jsonl").read_text().splitlines() for run in (folder, other)]
-    assert len(lines[0]) == 6
+    assert len(lines[0]) == 10
     for ours, theirs in zip(*lines, strict=True):
         assert json.loads(ours) == pytest.approx(json.loads(theirs), rel=1e-6)
     weights = [best_checkpoint(run).tensors["model"] for run in (folder, other)]

@@ -28,10 +28,12 @@ from funcattn.training.loop import Interrupted, State, Trainer, best_checkpoint
 from funcattn.training.run import train
 from funcattn.training.setup import RunError, build_surrogate
 
+# With rates at which validation gets better over several epochs, so that the best weights change.
+PLAIN: dict[str, Any] = {"optimisation": {"rate": 0.1}}
 KINDS: dict[str, dict[str, Any]] = {
     "muon, dropout, average": {
         "network": {"dropout": 0.2},
-        "optimisation": {"optimiser": "muon", "ema": 0.8},
+        "optimisation": {"optimiser": "muon", "ema": 0.8, "rate": 0.01},
     },
     "adamw, accumulated, shared basis": {
         "network": {"share_basis": True},
@@ -40,13 +42,25 @@ KINDS: dict[str, dict[str, Any]] = {
             "batch": 2,
             "accumulate": 2,
             "schedule": "cosine",
+            "rate": 0.03,
         },
     },
     "adam, steps": {
-        "optimisation": {"optimiser": "adam", "schedule": "step", "step_epochs": 1, "clip": None}
+        "optimisation": {
+            "optimiser": "adam",
+            "schedule": "step",
+            "step_epochs": 1,
+            "clip": None,
+            "rate": 0.03,
+        }
     },
     "adamw, constant": {
-        "optimisation": {"optimiser": "adamw", "schedule": "constant", "reduction": "sum"}
+        "optimisation": {
+            "optimiser": "adamw",
+            "schedule": "constant",
+            "reduction": "sum",
+            "rate": 0.03,
+        }
     },
 }
 
@@ -55,7 +69,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where all tests of a session keep the same few Darcy samples."""
     folder = tmp_path_factory.getbasetemp() / "data"
-    Darcy(settings_of({}, 1)).splits(folder, lambda *_: None)
+    Darcy(settings_of(PLAIN, 1)).splits(folder, lambda *_: None)
     return folder
 
 
@@ -234,14 +248,14 @@ def test_a_signal_ends_the_command_after_its_step_with_all_saved(
     tmp_path: Path, cache: Path, processes: Processes, number: signal.Signals, code: int
 ) -> None:
     folder = tmp_path / "a"
-    child = processes.start(*command({}, 6, folder, cache))
+    child = processes.start(*command(PLAIN, 12, folder, cache))
     deadline = time.monotonic() + 30
     while not list(folder.glob("checkpoints/step-*")):
         assert time.monotonic() < deadline, processes.log.read_text()
         time.sleep(0.01)
     # While one trains there, nobody else may.
     with pytest.raises(RunError, match="another process is training into this folder"):
-        train(settings_of({}, 6), folder, cache=cache, resume=True)
+        train(settings_of(PLAIN, 12), folder, cache=cache, resume=True)
     os.kill(child, number)
     assert processes.end() == code
     said = " ".join(processes.log.read_text().split())
@@ -250,9 +264,9 @@ def test_a_signal_ends_the_command_after_its_step_with_all_saved(
     assert not (folder / "record.json").exists()
     check_whole(folder)
     steps = max(int(path.name.split("-")[1]) for path in folder.glob("checkpoints/step-*"))
-    assert 0 < steps < 18
-    train(settings_of({}, 6), folder, cache=cache, resume=True)
-    check_same(folder, uninterrupted({}, 6, tmp_path / "b", cache))
+    assert 0 < steps < 36
+    train(settings_of(PLAIN, 12), folder, cache=cache, resume=True)
+    check_same(folder, uninterrupted(PLAIN, 12, tmp_path / "b", cache))
 
 
 def stopped(
@@ -313,14 +327,14 @@ def test_a_resumed_schedule_gives_the_rates_of_the_uninterrupted_one(
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     """A run that nothing happened to."""
-    return uninterrupted({}, 3, tmp_path_factory.mktemp("runs") / "reference", cache)
+    return uninterrupted(PLAIN, 3, tmp_path_factory.mktemp("runs") / "reference", cache)
 
 
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     """The same run, stopped after five steps of nine."""
     folder = tmp_path_factory.mktemp("runs") / "half"
-    stopped(settings_of({}, 3), folder, cache, 5)
+    stopped(settings_of(PLAIN, 3), folder, cache, 5)
     return folder
 
 
@@ -355,9 +369,9 @@ def test_a_damaged_checkpoint_has_another_behind_it(
 ) -> None:
     damage(steps_of(run)[-1], how)
     # Stopped again at the step of the damaged one, which must have been written anew.
-    stopped(settings_of({}, 3), run, cache, 5, resume=True)
+    stopped(settings_of(PLAIN, 3), run, cache, 5, resume=True)
     load_checkpoint(steps_of(run)[-1])
-    train(settings_of({}, 3), run, cache=cache, resume=True)
+    train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     check_same(run, reference)
 
 
@@ -367,7 +381,7 @@ def test_where_all_checkpoints_are_damaged_nothing_is_guessed(run: Path, cache: 
     with pytest.raises(
         CheckpointError, match=r"no checkpoint of the run is whole: .*step-0.*step-0"
     ):
-        train(settings_of({}, 3), run, cache=cache, resume=True)
+        train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     assert len(steps_of(run)) == 2
 
 
@@ -380,7 +394,7 @@ def test_the_remains_of_kills_are_cleared(run: Path, reference: Path, cache: Pat
     # Killed while an old checkpoint was removed.
     shutil.copytree(steps_of(run)[0], checkpoints / "step-000000003")
     (checkpoints / "step-000000003" / "checksums.json").unlink()
-    train(settings_of({}, 3), run, cache=cache, resume=True)
+    train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     check_same(run, reference)
 
 
@@ -403,8 +417,9 @@ def test_best_weights_are_kept_as_long_as_a_checkpoint_remembers_them(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "Trainer", Watched)
-        train(settings_of({}, 3), tmp_path / "a", cache=cache)
-    assert len(seen) == 9
+        train(settings_of(KINDS["adamw, constant"], 4), tmp_path / "a", cache=cache)
+    assert len(seen) == 12
+    assert len(set.union(*(remembered for _, remembered in seen))) > 1
     for best, remembered in seen:
         assert remembered <= best
         assert len(best) <= 2
@@ -414,7 +429,7 @@ def test_before_the_first_checkpoint_a_run_begins_again(
     run: Path, reference: Path, cache: Path
 ) -> None:
     shutil.rmtree(run / "checkpoints")
-    train(settings_of({}, 3), run, cache=cache, resume=True)
+    train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     check_same(run, reference)
 
 
@@ -445,7 +460,7 @@ def test_settings_that_do_not_fit_the_checkpoint_are_refused(
         cache.mkdir()
         np.savez(cache / "darcy-17-2-seed1-20.npz", **fields)
     with pytest.raises(CheckpointError, match=said):
-        train(settings_of({}, 3), run, cache=cache, resume=True)
+        train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     assert len(steps_of(run)) == 2
 
 
@@ -459,7 +474,7 @@ def test_settings_that_are_none_are_refused(
 ) -> None:
     (run / "settings.json").write_text(content)
     with pytest.raises(kind, match="settings"):
-        train(settings_of({}, 3), run, cache=cache, resume=True)
+        train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
 
 
 def test_a_run_is_not_overwritten_and_none_is_resumed_where_there_is_none(
@@ -467,10 +482,10 @@ def test_a_run_is_not_overwritten_and_none_is_resumed_where_there_is_none(
 ) -> None:
     before = sorted(path.name for path in run.rglob("*"))
     with pytest.raises(RunError, match="holds a run already: resume it, or choose another folder"):
-        train(settings_of({}, 3), run, cache=cache)
+        train(settings_of(PLAIN, 3), run, cache=cache)
     assert sorted(path.name for path in run.rglob("*")) == before
     with pytest.raises(RunError, match=r"expected a run to resume, got no settings\.json there"):
-        train(settings_of({}, 3), tmp_path / "none", cache=cache, resume=True)
+        train(settings_of(PLAIN, 3), tmp_path / "none", cache=cache, resume=True)
     assert not (tmp_path / "none").exists()
 
 
@@ -483,7 +498,7 @@ def test_a_finished_run_is_not_tested_again(
         raise AssertionError("the data of a finished run was read")
 
     monkeypatch.setattr(TASKS["darcy"], "splits", touched)
-    assert train(settings_of({}, 3), reference, cache=cache, resume=True) == record
+    assert train(settings_of(PLAIN, 3), reference, cache=cache, resume=True) == record
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_room_lets_it_go_on(
@@ -495,16 +510,16 @@ def test_a_disk_that_fills_up_ends_the_run_and_room_lets_it_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint_module, "flush_folder", refuse)
         with pytest.raises(CheckpointError, match=r"No space left .* saved before is untouched"):
-            train(settings_of({}, 3), run, cache=cache, resume=True)
+            train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     assert [path.name for path in run.rglob("*.part")] == []
     assert steps_of(run)[-1].name == "step-000000005"
-    train(settings_of({}, 3), run, cache=cache, resume=True)
+    train(settings_of(PLAIN, 3), run, cache=cache, resume=True)
     check_same(run, reference)
 
 
 def test_the_state_after_a_resume_is_that_of_the_checkpoint(run: Path, cache: Path) -> None:
     saved = load_checkpoint(steps_of(run)[-1])
-    task = Darcy(settings_of({}, 3))
+    task = Darcy(settings_of(PLAIN, 3))
     surrogate = build_surrogate(task)
     fabric = Fabric(accelerator="cpu", devices=1)
     trainer = Trainer(task, task.splits(cache, lambda *_: None), surrogate, run, fabric=fabric)
