@@ -67,7 +67,7 @@ class Train:
     resume: bool = False
     """Go on with the run in the folder, with its settings."""
     devices: int = 1
-    """Processes that train together; several machines by torchrun."""
+    """Processes that train together on this machine."""
     cache: Path = _CACHE
     """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
 
