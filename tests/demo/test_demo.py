@@ -62,21 +62,44 @@ def test_a_second_run_elsewhere_gives_the_same_numbers(
     assert again | timing == record | timing
 
 
-def test_an_interrupt_stops_everything_and_breaks_nothing(tmp_path: Path) -> None:
+LONG = """
+from dataclasses import replace
+
+from funcattn.demo import run
+
+if __name__ == "__main__":
+    short = run.SETTINGS.data
+    run.SETTINGS = replace(
+        run.SETTINGS,
+        data=replace(short, nodes=33, stride=4, train=40, validation=4, test=4),
+        optimisation=replace(run.SETTINGS.optimisation, epochs=5000),
+    )
+    run.main()
+"""
+
+
+@pytest.mark.parametrize("moment", ["making data", "training"])
+def test_an_interrupt_stops_everything_and_breaks_nothing(tmp_path: Path, moment: str) -> None:
+    script = tmp_path / "demo.py"
+    script.write_text(LONG)
+    making = moment == "making data"
+    seen = tmp_path / "runs/demo" / ("." if making else "functional-attention/settings.json")
     demo = subprocess.Popen(
-        [sys.executable, "-m", "funcattn.demo"],
+        [sys.executable, *(["-m", "funcattn.demo"] if making else [str(script)])],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # Tests that run in the background of a shell have Ctrl-C ignored; the demo must not.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         deadline = time.monotonic() + 60
-        while not (tmp_path / "runs").exists():  # made when the work begins
+        while not seen.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        time.sleep(1)
+        time.sleep(0.5)
         os.killpg(demo.pid, signal.SIGINT)
         printed, _ = demo.communicate(timeout=30)
     finally:

@@ -25,6 +25,7 @@ SETTINGS = DarcySettings(
     data=DarcyData(nodes=169, stride=8, train=1000, validation=100, test=100),
     network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=1 / 21),
     optimisation=OptimisationSettings(optimiser="muon", epochs=10, batch=8, clip=1.0),
+    checkpoint_seconds=5.0,
 )
 FINER = 2
 """The network is asked on a grid with so many times fewer nodes left out."""
@@ -53,6 +54,7 @@ def _train(place: int, settings: DarcySettings, folder: Path, cache: Path) -> di
         cache=cache,
         on_step=count,
         command="python -m funcattn.demo",
+        heeds_signals=False,
     )
 
 

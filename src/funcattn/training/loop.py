@@ -81,10 +81,11 @@ class Trainer:
         *,
         fabric: Fabric,
         on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
+        heeds_signals: bool = True,
     ) -> None:
         self.task, self.splits, self.folder, self.fabric = task, splits, folder, fabric
         self.settings: RunSettings = task.settings
-        self.on_step = on_step
+        self.on_step, self.heeds_signals = on_step, heeds_signals
         self.state = State()
         self.surrogate = surrogate
         how = self.settings.optimisation
@@ -338,7 +339,7 @@ class Trainer:
         def ask(number: int, frame: Any) -> None:  # noqa: ARG001
             self._stop = number
 
-        if threading.current_thread() is not threading.main_thread():
+        if not self.heeds_signals or threading.current_thread() is not threading.main_thread():
             yield  # signals go to the main thread
             return
         caught = (signal.SIGINT, signal.SIGTERM)

@@ -45,8 +45,13 @@ def train(
     on_data: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
     on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
     command: str = "",
+    heeds_signals: bool = True,
 ) -> dict[str, Any]:
-    """Train, choose the epoch on validation data, test once, and return the record."""
+    """Train, choose the epoch on validation data, test once, and return the record.
+
+    heeds_signals: Ctrl-C and SIGTERM finish the step and save; a worker process leaves them to the
+    process that started it.
+    """
     if (folder / "settings.json").exists():
         if not resume:
             raise RunError(f"{folder} holds a run already: resume it, or choose another folder")
@@ -64,7 +69,15 @@ def train(
         _fit(surrogate, splits, task.outputs)
         fabric = Fabric(accelerator="auto", devices=devices, precision=settings.precision)
         fabric.launch()
-        trainer = Trainer(task, splits, surrogate, folder, fabric=fabric, on_step=on_step)
+        trainer = Trainer(
+            task,
+            splits,
+            surrogate,
+            folder,
+            fabric=fabric,
+            on_step=on_step,
+            heeds_signals=heeds_signals,
+        )
         if fabric.is_global_zero:
             write_whole(folder / "settings.json", json.dumps(asdict(settings), indent=1) + "\n")
         trainer.resume()
