@@ -78,12 +78,14 @@ class Task(ABC):
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         """What the network says of a batch, shaped as its target."""
+        observed = {} if batch.context is None else {"context": batch.context}
         return network(
             batch.positions,
             batch.values,
             grid=batch.grid,
             mask=batch.mask,
             weights=batch.weights,
+            **observed,
         )
 
     def augmented(self, sample: Sample, random: torch.Generator) -> Sample:  # noqa: ARG002

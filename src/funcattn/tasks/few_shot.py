@@ -161,17 +161,6 @@ class FewShot(Task):
         """Another function in place of the sample's: as in the paper, every step has new ones."""
         return sinusoid(random, self._data.observations, self._data.queries)
 
-    def predict(self, network: Network, batch: Batch) -> Tensor:
-        """The values at the queries, given the observations."""
-        return network(
-            batch.positions,
-            batch.values,
-            context=batch.context,
-            grid=batch.grid,
-            mask=batch.mask,
-            weights=batch.weights,
-        )
-
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Mean squared error over the queries."""
         return mean_squared_error(prediction, batch.target, batch.mask)
