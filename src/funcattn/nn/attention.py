@@ -75,8 +75,10 @@ class FunctionalAttention(nn.Module):
         self.to_key: nn.Module
         self.to_value: nn.Module
         self.heads, self.maps, self.projection, self.form = heads, maps, projection, form
-        self.basis = basis or LearnedBasis(width, heads, bases, features=features)
-        self.key_basis = key_basis or self.basis
+        if basis is None:
+            basis = LearnedBasis(width, heads, bases, features=features)
+        self.basis = basis
+        self.key_basis = basis if key_basis is None else key_basis
         self.ridge = ConvexRidge() if ridge is None else ridge
         if maps == "coefficients":
             self.features = features(width, width)
