@@ -162,24 +162,38 @@ def test_permeability_thresholds_at_zero() -> None:
     assert darcy.permeability(np.array([-1.0, 1.0], dtype=np.float32)).dtype == np.float64
 
 
-def test_sample_depends_on_seed_and_index_only() -> None:
-    a, u = darcy.sample(43, seed=5, index=8)
-    darcy.sample(43, seed=5, index=9)
-    again = darcy.sample(43, seed=5, index=8)
+def drawn(nodes: int, *seed: int, keep: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    fields = darcy.sample(nodes=nodes, keep=keep, rng=np.random.default_rng(seed))
+    return fields["permeability"], fields["pressure"]
+
+
+def test_a_sample_depends_on_its_generator_only() -> None:
+    a, u = drawn(43, 5, 8)
+    drawn(43, 5, 9)
+    again = drawn(43, 5, 8)
     np.testing.assert_array_equal(a, again[0])
     np.testing.assert_array_equal(u, again[1])
     np.testing.assert_array_equal(u, darcy.solve(a))
-    for seed, index in ((5, 9), (6, 8), (8, 5)):
-        other = darcy.sample(43, seed=seed, index=index)
+    for seed in ((5, 9), (6, 8), (8, 5)):
+        other = drawn(43, *seed)
         assert (a != other[0]).mean() > 0.05
         assert abs(u - other[1]).max() > 1e-2 * u.max()
 
 
+def test_of_a_sample_a_nested_grid_is_kept() -> None:
+    a, u = drawn(43, 5, 8)
+    for whole, kept in zip((a, u), drawn(43, 5, 8, keep=3), strict=True):
+        np.testing.assert_array_equal(whole[::3, ::3], kept)
+    for keep in (0, 4, -1):
+        with pytest.raises(ValueError, match=f"keep: expected a divisor of nodes - 1 = 42.*{keep}"):
+            drawn(43, 0, keep=keep)
+
+
 def test_finer_grids_approach_the_same_sample() -> None:
-    fine = darcy.sample(337, seed=0, index=3)[1]
+    fine = drawn(337, 0, 3)[1]
     errors = []
     for points in (22, 43, 85):
-        u = darcy.sample(points, seed=0, index=3)[1]
+        u = drawn(points, 0, 3)[1]
         stride = 336 // (points - 1)
         reference = fine[::stride, ::stride]
         errors.append(np.linalg.norm(u - reference) / np.linalg.norm(reference))
@@ -197,7 +211,7 @@ def test_grid_without_inner_node_is_refused() -> None:
     with pytest.raises(ValueError, match="expected at least 3 points per axis, got 2"):
         darcy.solve(np.ones((2, 2)))
     with pytest.raises(ValueError, match="expected at least 3 points per axis, got 2"):
-        darcy.sample(2, seed=0, index=0)
+        drawn(2, 0)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])

@@ -5,6 +5,7 @@ import numpy.typing as npt
 from scipy.fft import dstn, idstn
 from scipy.sparse.linalg import LinearOperator, cg
 
+from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.random_fields import neumann_field
 
 
@@ -60,7 +61,7 @@ def solve(
 
     Raises:
         ValueError: an input is not of the kind above.
-        RuntimeError: the tolerance was not met; the message has the residual reached.
+        NotConvergedError: the tolerance was not met; the message has the residual reached.
 
     Example:
         >>> solve(np.ones((3, 3)))  # one inner node: 4 u / h^2 = 1, h = 1/2
@@ -98,7 +99,7 @@ def solve(
     for sample in np.ndindex(a.shape[:-2]):
         inside, residual = _solve_one(a[sample], f[sample], tolerance, max_iterations)
         if not residual <= tolerance:
-            raise RuntimeError(
+            raise NotConvergedError(
                 f"expected a relative residual of {tolerance:.1e} within {max_iterations} "
                 f"iterations, got {residual:.1e}{f' in sample {sample}' if sample else ''}: "
                 "allow more iterations or a larger tolerance"
@@ -108,21 +109,27 @@ def solve(
 
 
 def sample(
-    points_per_axis: int, *, seed: int, index: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Draw sample `index` of the benchmark: permeability 12 or 3, forcing 1, and its pressure.
+    *, nodes: int = 421, keep: int = 1, rng: np.random.Generator
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Draw one sample of the benchmark: permeability 12 or 3, forcing 1, and its pressure.
 
-    The sample depends on (seed, index) only: samples can be made in any order or in parallel. The
-    random field keeps its coefficients when `points_per_axis` changes, so other resolutions show
-    the same sample up to the detail they resolve.
+    Solved on `nodes` points an axis; every `keep`-th of them is returned, boundary included. The
+    random field keeps its coefficients when `nodes` changes, so other resolutions show the same
+    sample up to the detail they resolve.
 
     Example:
-        >>> a, u = sample(43, seed=0, index=7)
-        >>> a.shape, u.shape, sorted(set(a.ravel().tolist()))
-        ((43, 43), (43, 43), [3.0, 12.0])
+        >>> fields = sample(nodes=43, keep=2, rng=np.random.default_rng(0))
+        >>> sorted(fields), fields["pressure"].shape
+        (['permeability', 'pressure'], (22, 22))
     """
-    a = permeability(neumann_field(points_per_axis, rng=np.random.default_rng([seed, index])))
-    return a, solve(a)
+    if keep < 1 or (nodes - 1) % keep:
+        raise ValueError(
+            f"keep: expected a divisor of nodes - 1 = {nodes - 1}, so that the coarse grid is "
+            f"nested in the fine one, got {keep}"
+        )
+    a = permeability(neumann_field(nodes, rng=rng))
+    kept = (slice(None, None, keep),) * 2
+    return {"permeability": a[kept], "pressure": solve(a)[kept]}
 
 
 def _solve_one(
