@@ -1,7 +1,21 @@
-"""Point sets, samples and batches."""
+"""Point sets, samples and batches; data sets on disk."""
 
-from funcattn.data.grids import grid_positions, trapezoid_weights
+from funcattn.data.grids import GridSamples, grid_positions, public_positions, trapezoid_weights
 from funcattn.data.samples import Batch, Sample, collate
+from funcattn.data.store import Recipe, Store, StoredSet, StoreError
 from funcattn.data.workers import worker_pool
 
-__all__ = ["Batch", "Sample", "collate", "grid_positions", "trapezoid_weights", "worker_pool"]
+__all__ = [
+    "Batch",
+    "GridSamples",
+    "Recipe",
+    "Sample",
+    "Store",
+    "StoreError",
+    "StoredSet",
+    "collate",
+    "grid_positions",
+    "public_positions",
+    "trapezoid_weights",
+    "worker_pool",
+]

@@ -1,15 +1,22 @@
-"""Regular grids on the unit box, both ends of every axis included, points in row-major order."""
+"""Regular grids on the unit box, points in row-major order, and samples on them.
+
+Both ends of every axis are grid points; of a periodic axis, which is a circle, the first one only.
+"""
 
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any, overload
 
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from funcattn.data.samples import Sample
 
-def grid_positions(grid: Sequence[int]) -> Float[Tensor, "n s"]:
+
+def grid_positions(grid: Sequence[int], *, periodic: bool = False) -> Float[Tensor, "n s"]:
     """The coordinates of the points, first axis slowest ("ij" order).
 
     >>> grid_positions((2, 3))
@@ -19,12 +26,30 @@ def grid_positions(grid: Sequence[int]) -> Float[Tensor, "n s"]:
             [1.0000, 0.0000],
             [1.0000, 0.5000],
             [1.0000, 1.0000]])
+    >>> grid_positions((4,), periodic=True).flatten()
+    tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
-    axes = [torch.linspace(0, 1, length) for length in grid]
+    axes = [
+        torch.arange(length) / length if periodic else torch.linspace(0, 1, length)
+        for length in grid
+    ]
     return torch.cartesian_prod(*axes).reshape(-1, len(grid))
 
 
-def trapezoid_weights(grid: Sequence[int]) -> Float[Tensor, " n"]:
+def public_positions(grid: Sequence[int]) -> Float[Tensor, "n s"]:
+    """The coordinates that public loaders give with fields on a grid.
+
+    They enumerate the points with the first axis fastest while the fields have it slowest, and put
+    0 and 1 at the ends of a periodic axis too. On square grids this only exchanges the axes.
+
+    >>> public_positions((2, 3))[1]
+    tensor([1., 0.])
+    """
+    reversed_axes = grid_positions(tuple(reversed(grid)))
+    return reversed_axes.flip(-1)
+
+
+def trapezoid_weights(grid: Sequence[int], *, periodic: bool = False) -> Float[Tensor, " n"]:
     """Quadrature weights of the trapezoid rule, which sum to one.
 
     With them, sums over points are integrals that hardly change when the grid is refined; without
@@ -36,7 +61,47 @@ def trapezoid_weights(grid: Sequence[int]) -> Float[Tensor, " n"]:
     axes = []
     for length in grid:
         weights = torch.ones(length)
-        weights[[0, -1]] = 0.5 if length > 1 else 1.0
+        if length > 1 and not periodic:
+            weights[[0, -1]] = 0.5
         axes.append(weights / weights.sum())
     product = functools.reduce(lambda a, b: a.unsqueeze(-1) * b, axes)
     return product.reshape(math.prod(grid))
+
+
+class GridSamples(Sequence[Sample]):
+    """Samples on one grid, from stacked fields.
+
+    inputs (samples *grid i), targets (samples *grid *o); positions (n s) and weights (n) are those
+    of the grid's points.
+    """
+
+    def __init__(
+        self,
+        grid: tuple[int, ...],
+        inputs: npt.NDArray[Any],
+        targets: npt.NDArray[Any],
+        *,
+        positions: Tensor,
+        weights: Tensor,
+    ) -> None:
+        self.grid, self.inputs, self.targets = grid, inputs, targets
+        self.positions, self.weights = positions, weights
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        axes = len(self.grid) - 1
+        return Sample(
+            positions=self.positions,
+            values=torch.from_numpy(self.inputs[index]).flatten(0, axes),
+            target=torch.from_numpy(self.targets[index]).flatten(0, axes),
+            grid=self.grid,
+            weights=self.weights,
+        )

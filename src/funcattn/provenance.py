@@ -1,0 +1,35 @@
+"""How a number came to be: commit, machine, versions."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def facts() -> dict[str, Any]:
+    """What is recorded beside everything that is computed."""
+    return {
+        "commit": commit(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("funcattn", "torch", "numpy")},
+        },
+    }
+
+
+def commit() -> str:
+    """The commit of the source this runs from, marked where the tree differs from it."""
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        run = subprocess.run(
+            describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return run.stdout.strip()
