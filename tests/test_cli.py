@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from funcattn import __version__, command
-from funcattn.data import grid_positions
+from funcattn.data import Store, grid_positions
 from funcattn.models import MODELS
 from funcattn.serve import load
 from funcattn.serve.predictor import OutsideTrainingWarning
@@ -25,14 +25,6 @@ from funcattn.training.loop import best_checkpoint
 from funcattn.training.setup import read_settings
 
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all tests of a session keep the same few Darcy samples."""
-    folder = tmp_path_factory.getbasetemp() / "data"
-    Darcy(Darcy.defaults("smoke", "modern")).splits(folder, lambda *_: None)
-    return folder
 
 
 @pytest.fixture
@@ -61,13 +53,13 @@ def call(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
     """A finished run."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "describe_run", lambda *_: None)
         patch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
-        run_module.train(Darcy.defaults("smoke", "modern"), folder, cache=cache)
+        run_module.train(Darcy.defaults("smoke", "modern"), folder, store=store)
     return folder
 
 
@@ -114,7 +106,7 @@ def test_list_names_every_task_and_model(call: Call) -> None:
 def test_info_of_a_task_is_its_settings_with_flags_over_them(call: Call) -> None:
     code, out, _ = call("info", "darcy", "--profile", "smoke", "--preset", "paper", "--seed", "7")
     assert code == 0
-    shown = json.loads(out[out.index("{") :])
+    shown, _ = json.JSONDecoder().raw_decode(out[out.index("{") :])
     assert shown["seed"] == 7
     assert shown["network"]["width"] == 16
     assert shown["optimisation"]["optimiser"] == "adamw"
@@ -129,20 +121,67 @@ def test_info_of_a_run_is_its_results_and_settings(call: Call, run: Path) -> Non
     assert json.loads(settings) == record_of(run)["settings"]
 
 
-def test_generate_makes_data_and_says_so(call: Call, cache: Path) -> None:
-    code, out, _ = call("generate", "darcy", "--profile", "smoke", "--cache", cache)
+def test_generate_makes_data_and_says_so(call: Call, store: Store) -> None:
+    code, out, err = call("generate", "darcy", "--profile", "smoke", "--cache", store.folder)
+    assert code == 0, err
+    assert "20 samples, 0 draws rejected" in out
+    path = store.path(Darcy(Darcy.defaults("smoke", "modern")).recipe(), 0)
+    assert str(path) in out
+    code, out, _ = call("list", "--cache", store.folder)
     assert code == 0
-    mark = Darcy(Darcy.defaults("smoke", "modern")).splits(cache, lambda *_: None).fingerprint[:16]
-    assert f"12 training, 4 validation and 4 test samples; fingerprint {mark}" in out
+    assert "darcy" in out
+    assert "seed 0, nodes 17, keep 1" in out
+
+
+def test_generate_takes_samples_seed_and_workers_and_extends(call: Call, tmp_path: Path) -> None:
+    line = ("generate", "darcy", "--profile", "smoke", "--seed", 3, "--workers", 1)
+    for samples in (2, 5):
+        code, out, err = call(*line, "--samples", samples, "--cache", tmp_path)
+        assert code == 0, err
+        assert f"{samples} samples" in out
+    (stored,) = Store(tmp_path).sets()
+    assert stored.provenance["seed"] == 3
+    assert [part["profile"] for part in stored.provenance["made"]] == ["smoke", "smoke"]
+    assert "--samples 5" in stored.provenance["made"][1]["command"]
+
+
+def test_public_files_are_written_and_trained_on(
+    call: Call, store: Store, tmp_path: Path, run: Path
+) -> None:
+    line = ("--profile", "smoke", "--cache", store.folder)
+    code, out, err = call("generate", "darcy", *line, "--public", tmp_path / "files")
+    assert code == 0, err
+    assert "piececonst_r421_N1024_smooth1.mat" in out
+    code, _, err = call("train", "darcy", *line, "--data", tmp_path / "files", "--out", "theirs")
+    assert code == 0, err
+    assert record_of(tmp_path / "theirs")["test"] == record_of(run)["test"]
+
+
+def test_info_shows_a_set_with_its_provenance_and_a_picture(
+    call: Call, store: Store, tmp_path: Path
+) -> None:
+    code, out, err = call("info", "darcy", "--profile", "smoke", "--cache", store.folder)
+    assert code == 0, err
+    assert '"rejected": 0' in out
+    picture = store.path(Darcy(Darcy.defaults("smoke", "modern")).recipe(), 0).with_suffix(".png")
+    assert str(picture) in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    code, out, _ = call("info", "darcy", "--profile", "smoke", "--cache", tmp_path / "empty")
+    assert code == 0
+    assert "not made yet: funcattn generate darcy --profile smoke" in out
+
+
+def test_a_task_without_a_solver_has_nothing_to_generate(call: Call) -> None:
+    refused(call("generate", "few_shot"), "few_shot has no data to make")
 
 
 def test_flags_go_over_the_file_and_the_file_over_the_defaults(
-    call: Call, cache: Path, tmp_path: Path
+    call: Call, store: Store, tmp_path: Path
 ) -> None:
     config = tmp_path / "my.toml"
     config.write_text("seed = 5\n[network]\nwidth = 8\n[optimisation]\nepochs = 1\nbatch = 3\n")
     code, out, err = call(
-        *("train", "darcy", "--profile", "smoke", "--cache", cache, "--config", config),
+        *("train", "darcy", "--profile", "smoke", "--cache", store.folder, "--config", config),
         *("--optimisation.batch", "6", "--network.heads=4", "--seed", "6"),
     )
     assert code == 0, err
@@ -157,10 +196,12 @@ def test_flags_go_over_the_file_and_the_file_over_the_defaults(
 
 
 def test_the_settings_of_a_run_can_be_run_again(
-    call: Call, cache: Path, run: Path, tmp_path: Path
+    call: Call, store: Store, run: Path, tmp_path: Path
 ) -> None:
     config = run / "settings.json"
-    code, _, err = call("train", "darcy", "--config", config, "--cache", cache, "--out", "again")
+    code, _, err = call(
+        "train", "darcy", "--config", config, "--cache", store.folder, "--out", "again"
+    )
     assert code == 0, err
     first, second = record_of(run), record_of(tmp_path / "again")
     assert first["settings"] == second["settings"]
@@ -170,9 +211,9 @@ def test_the_settings_of_a_run_can_be_run_again(
 
 
 def test_a_finished_run_is_shown_when_resumed_with_its_own_settings_only(
-    call: Call, cache: Path, run: Path
+    call: Call, store: Store, run: Path
 ) -> None:
-    same = ("train", "darcy", "--out", run, "--cache", cache, "--resume")
+    same = ("train", "darcy", "--out", run, "--cache", store.folder, "--resume")
     code, out, err = call(*same)
     assert code == 0, err
     assert "test relative_l2" in out
@@ -182,12 +223,12 @@ def test_a_finished_run_is_shown_when_resumed_with_its_own_settings_only(
 
 
 def test_progress_of_a_resumed_run_counts_its_own_epochs(
-    call: Call, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    line = ("train", "darcy", "--out", "a", "--cache", cache)
+    line = ("train", "darcy", "--out", "a", "--cache", store.folder)
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "_finish", fail)
         code, out, _ = call(*line, "--profile", "smoke", "--optimisation.epochs", "2")
@@ -202,9 +243,9 @@ def test_progress_of_a_resumed_run_counts_its_own_epochs(
 
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_evaluate_gives_the_numbers_of_the_record(
-    call: Call, cache: Path, run: Path, split: str
+    call: Call, store: Store, run: Path, split: str
 ) -> None:
-    code, out, _ = call("evaluate", run, "--split", split, "--cache", cache)
+    code, out, _ = call("evaluate", run, "--split", split, "--cache", store.folder)
     assert code == 0
     record = record_of(run)
     value = record["validation"] if split == "validation" else record["test"]["relative_l2"]
@@ -318,12 +359,12 @@ def test_predict_refuses_files_of_other_kinds(
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(
-    call: Call, cache: Path, tmp_path: Path, arguments: list[str], said: str
+    call: Call, store: Store, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     if "--data.validation" in arguments:  # other numbers of the same samples
         arguments = [*arguments, "--data.train", "16"]
     if arguments[0] == "train":
-        arguments = [*arguments, "--cache", str(cache)]
+        arguments = [*arguments, "--cache", str(store.folder)]
     refused(call(*arguments), said)
     assert not list(tmp_path.glob("**/settings.json"))
 
@@ -363,8 +404,8 @@ def test_a_flag_that_is_wrong_gets_a_suggestion(call: Call) -> None:
     assert "batch: expected a positive number, got 0" in " ".join((out + err).split())
 
 
-def test_a_run_is_not_overwritten(call: Call, cache: Path, run: Path) -> None:
-    line = ("train", "darcy", "--profile", "smoke", "--cache", cache, "--out", run)
+def test_a_run_is_not_overwritten(call: Call, store: Store, run: Path) -> None:
+    line = ("train", "darcy", "--profile", "smoke", "--cache", store.folder, "--out", run)
     refused(call(*line), f"{run} holds a run already: resume it, or choose another folder")
 
 

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,12 +30,16 @@ from rich.progress import (
 from rich.table import Table
 
 from funcattn._version import __version__
+from funcattn.data import Store, StoreError
+from funcattn.data.matlab import Format as MatlabFormat
 from funcattn.models import MODELS
 from funcattn.serve import load
 from funcattn.settings import Preset, Profile, RunSettings, changed
-from funcattn.tasks import TASKS
+from funcattn.tasks import TASKS, Solved
 from funcattn.training.checkpoint import CheckpointError
+from funcattn.training.loggers import LoggerName
 from funcattn.training.loop import Interrupted, NonFiniteLossError, State
+from funcattn.training.report import sample_picture
 from funcattn.training.run import evaluate_run, train
 from funcattn.training.setup import RunError, read_settings
 
@@ -43,6 +47,7 @@ Name = Annotated[str, tyro.conf.Positional]
 File = Annotated[Path, tyro.conf.Positional]
 
 _CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
+_WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,19 @@ class Train:
     resume: bool = False
     """Go on with the run in the folder, with its settings."""
     devices: int = 1
-    """Processes that train together on this machine."""
+    """Processes that train together on this machine; with torchrun, what it starts."""
+    data: Path | None = None
+    """Read the samples from this file or folder, instead of making them."""
+    workers: int = _WORKERS
+    """Processes that make samples."""
+    logger: LoggerName | None = None
+    """Send the curves to TensorBoard or to Weights & Biases too."""
     cache: Path = _CACHE
     """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Train with progress."""
+        rest = _with_data(rest, self.data)
         settings = resolved(self.task, self.profile, self.preset, self.config, rest)
         out = self.out or Path("runs") / f"{self.task}-{self.profile}-seed{settings.seed}"
         if self.resume:
@@ -104,11 +116,11 @@ class Train:
                 settings,
                 out,
                 resume=self.resume,
-                cache=self.cache,
+                store=_store(self.cache, on_data, self.profile, workers=self.workers),
                 devices=self.devices,
-                on_data=on_data,
+                logger=self.logger,
                 on_step=on_step,
-                command=shlex.join(["funcattn", *sys.argv[1:]]),
+                command=_command(),
             )
         for name, value in record["test"].items():
             console.print(f"test {name}: [bold]{value:.5g}[/] ({record['test_note']})")
@@ -117,24 +129,61 @@ class Train:
 
 @dataclass(frozen=True)
 class Generate:
-    """Make the data of a task and keep it in the cache folder; settings as with train."""
+    """Make the data of a task and keep it in the cache folder.
+
+    Settings as with train, for example --data.nodes 85. Sample i depends on the seed and on i
+    alone: asked for more samples later, a set is extended. Stopped at any moment, the same command
+    goes on.
+    """
 
     task: Name
+    """Whose data; `funcattn list` shows the tasks."""
     profile: Profile = "cpu"
+    """How large: as in the paper, for two cores, or tiny."""
+    samples: int | None = None
+    """How many; default: as many as the task trains, validates and tests with."""
+    seed: int | None = None
+    """Of the data; default: the task's."""
+    workers: int = _WORKERS
+    """Processes that make samples; they change nothing in the result."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler (tcp://HOST:PORT), whose workers then make the samples."""
+    public: Path | None = None
+    """Write the set to this folder too, in the layout of the benchmark's original files."""
+    public_format: MatlabFormat = "7.3"
+    """MATLAB's format of those files."""
     cache: Path = _CACHE
+    """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Make data with progress."""
+        if self.seed is not None:
+            rest = [*rest, "--data.seed", str(self.seed)]
         settings = resolved(self.task, self.profile, "modern", None, rest)
+        task = TASKS[self.task](settings)
+        if not isinstance(task, Solved):
+            raise ValueError(f"generate: {task.name} has no data to make: {task.title}")
+        count = task.count if self.samples is None else self.samples
         with _progress(console) as progress:
-            bar = progress.add_task(f"{self.task} data", total=None)
-            splits = TASKS[self.task](settings).splits(
-                self.cache, lambda done, total: progress.update(bar, completed=done, total=total)
+            bar = progress.add_task(f"{self.task}, samples", total=count)
+            store = _store(
+                self.cache,
+                lambda done, total: progress.update(bar, completed=done, total=total),
+                self.profile,
+                workers=self.workers,
+                scheduler=self.scheduler,
             )
+            made = store.made(task.recipe(), task.settings.data.seed, count)
+            progress.update(bar, completed=count)
+        said = made.provenance
         console.print(
-            f"{len(splits.train)} training, {len(splits.validation)} validation and "
-            f"{len(splits.test)} test samples; fingerprint {splits.fingerprint[:16]}"
+            f"{said['samples']} samples, {said['rejected']} draws rejected, "
+            f"{_size(said['bytes'])}: {made.path}",
+            soft_wrap=True,
         )
+        if self.public is not None:
+            for path in task.write_public(made, self.public, self.public_format):
+                console.print(f"{path}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -148,7 +197,7 @@ class Evaluate:
     def run(self, rest: list[str], console: Console) -> None:
         """Evaluate and print."""
         _refuse(rest)
-        values = evaluate_run(self.run_folder, self.split, self.cache)
+        values = evaluate_run(self.run_folder, self.split, Store(self.cache, workers=_WORKERS))
         for name, numbers in values.items():
             mean, spread = float(np.mean(numbers)), float(np.std(numbers))
             console.print(f"{self.split} {name}: [bold]{mean:.5g}[/] +- {spread:.2g} over samples")
@@ -189,7 +238,9 @@ class Predict:
 
 @dataclass(frozen=True)
 class List:
-    """The tasks and the networks."""
+    """The tasks, the networks, and the data that was made."""
+
+    cache: Path = _CACHE
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print tables."""
@@ -201,32 +252,64 @@ class List:
         models = Table("model", "what it is", "paper", box=None)
         for name, model in MODELS.items():
             models.add_row(name, model.title, model.paper)
-        console.print(tasks, models)
+        console.print(tasks, "", models)
+        sets = Table("data made", "samples", "size", "how", box=None)
+        for stored in (kept := Store(self.cache).sets()):
+            said = stored.provenance
+            how = ", ".join(f"{name} {value}" for name, value in said["parameters"].items())
+            sets.add_row(
+                said["name"],
+                str(said["samples"]),
+                _size(said["bytes"]),
+                f"seed {said['seed']}, {how}",
+            )
+        if kept:
+            console.print("", sets, f"in {self.cache}", soft_wrap=True)
 
 
 @dataclass(frozen=True)
 class Info:
-    """The settings of a task, or the settings and results of a run."""
+    """The settings of a task and its data set, or the settings and results of a run."""
 
     what: Name
     """A task's name or a run's folder."""
     profile: Profile = "cpu"
     preset: Preset = "modern"
+    cache: Path = _CACHE
 
     def run(self, rest: list[str], console: Console) -> None:
-        """Print them."""
-        if self.what in TASKS:
-            settings = resolved(self.what, self.profile, self.preset, None, rest)
-            console.print(TASKS[self.what].title)
-        else:
-            _refuse(rest)
-            settings = read_settings(Path(self.what))
-            record = Path(self.what) / "record.json"
-            if record.exists():
-                shown = json.loads(record.read_text())
-                console.print_json(
-                    data={k: v for k, v in shown.items() if k not in ("settings", "test_values")}
-                )
+        """Print them; of a data set that was made, also draw a few samples."""
+        if self.what not in TASKS:
+            self._run_folder(rest, console)
+            return
+        settings = resolved(self.what, self.profile, self.preset, None, rest)
+        task, store = TASKS[self.what](settings), Store(self.cache)
+        console.print(task.title)
+        console.print_json(data=asdict(settings))
+        if not isinstance(task, Solved) or settings.data.path is not None:
+            return
+        stored = store.find(task.recipe(), settings.data.seed)
+        if stored is None:
+            console.print(
+                f"Its data was not made yet: funcattn generate {task.name} --profile {self.profile}"
+            )
+            return
+        console.print(f"{stored.path}:", markup=False, soft_wrap=True)
+        console.print_json(data=stored.provenance)
+        if len(stored) >= task.count:
+            picture = stored.path.with_suffix(".png")
+            sample_picture(task, store).savefig(picture)
+            console.print(f"A few samples: {picture}", markup=False, soft_wrap=True)
+
+    def _run_folder(self, rest: list[str], console: Console) -> None:
+        _refuse(rest)
+        settings = read_settings(Path(self.what))
+        record = Path(self.what) / "record.json"
+        if record.exists():
+            shown = json.loads(record.read_text())
+            console.print_json(
+                data={k: v for k, v in shown.items() if k not in ("settings", "test_values")}
+            )
         console.print_json(data=asdict(settings))
 
 
@@ -273,7 +356,7 @@ def main() -> None:
     )
     # Threads of one process that fight for busy cores are slower than one thread.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    errors = (RunError, CheckpointError, NonFiniteLossError, ValueError, OSError)
+    errors = (RunError, StoreError, CheckpointError, NonFiniteLossError, ValueError, OSError)
     try:
         command.run(rest, console)
     except Interrupted as stop:
@@ -301,6 +384,41 @@ def _progress(console: Console) -> Iterator[Progress]:
         console=console,
     ) as progress:
         yield progress
+
+
+def _store(
+    cache: Path,
+    advance: Callable[[int, int], None],
+    profile: str,
+    *,
+    workers: int,
+    scheduler: str | None = None,
+) -> Store:
+    note = {"command": _command(), "profile": profile}
+    return Store(cache, workers=workers, scheduler=scheduler, advance=advance, note=note)
+
+
+def _with_data(rest: list[str], data: Path | None) -> list[str]:
+    """--data PATH is short for --data.path PATH."""
+    return rest if data is None else [*rest, "--data.path", str(data)]
+
+
+def _command() -> str:
+    return shlex.join(["funcattn", *sys.argv[1:]])
+
+
+def _size(count: int) -> str:
+    """Bytes as people read them.
+
+    >>> _size(3_400_000)
+    '3.4 MB'
+    """
+    size = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
 
 
 def _refuse(rest: list[str]) -> None:

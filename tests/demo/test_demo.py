@@ -55,7 +55,7 @@ def test_a_second_run_elsewhere_gives_the_same_numbers(
     finished: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> None:
     folder, record = finished
-    (data,) = folder.glob("darcy-*.npz")
+    (data,) = folder.glob("darcy-*.h5")
     shutil.copy(data, tmp_path)
     again = run(TINY, tmp_path, Console(quiet=True))
     timing = {"seconds": None}

@@ -20,8 +20,8 @@ def lively(module: nn.Module) -> nn.Module:
     return module
 
 
-def stencil(reach: float | Sequence[float], dims: int) -> Stencil:
-    return lively(Stencil(2, 3, reach=reach, dims=dims))
+def stencil(reach: float | Sequence[float], dims: int, *, periodic: bool = False) -> Stencil:
+    return lively(Stencil(2, 3, reach=reach, dims=dims, periodic=periodic))
 
 
 def random(*shape: int, generator: torch.Generator) -> Tensor:
@@ -44,11 +44,11 @@ def multilinear(u: Tensor, place: Sequence[float]) -> Tensor:
     """u (b *grid c) at a place that is given in steps of the grid, one axis after the other."""
     if not place:
         return u
-    low = min(math.floor(place[0]), u.shape[1] - 1)
-    high = min(low + 1, u.shape[1] - 1)
+    low = math.floor(place[0])
     part = place[0] - low
-    return (1 - part) * multilinear(u[:, low], place[1:]) + part * multilinear(
-        u[:, high], place[1:]
+    # Beyond the last point there is the first one, which only a periodic axis asks for.
+    return (1 - part) * multilinear(u[:, low % u.shape[1]], place[1:]) + part * multilinear(
+        u[:, (low + 1) % u.shape[1]], place[1:]
     )
 
 
@@ -60,7 +60,9 @@ def obvious(layer: Stencil, x: Tensor, grid: tuple[int, ...]) -> Tensor:
         for offset in itertools.product((-1, 0, 1), repeat=len(grid)):
             tap = layer.weight[(..., *(o + 1 for o in offset))]
             place = [
-                min(max(i + o * r * (length - 1), 0), length - 1)
+                i + o * r * length
+                if layer.periodic
+                else min(max(i + o * r * (length - 1), 0), length - 1)
                 for i, o, r, length in zip(point, offset, layer.reach, grid, strict=True)
             ]
             total = total + multilinear(u, place) @ tap.T
@@ -120,16 +122,34 @@ class TestStencil:
         ],
         ids=str,
     )
+    @pytest.mark.parametrize("periodic", [False, True], ids=["box", "torus"])
     def test_is_the_formula_of_its_docstring(
-        self, grid: tuple[int, ...], reach: float | tuple[float, ...], generator: torch.Generator
+        self,
+        grid: tuple[int, ...],
+        reach: float | tuple[float, ...],
+        periodic: bool,
+        generator: torch.Generator,
     ) -> None:
-        layer = stencil(reach, len(grid))
+        layer = stencil(reach, len(grid), periodic=periodic)
         assert_same_with_gradients(
             layer,
             random(2, math.prod(grid), 2, generator=generator),
             lambda x: layer(x, Points(grid=grid)),
             lambda x: obvious(layer, x, grid),
         )
+
+    @pytest.mark.parametrize("reach", [1 / 4, 0.19])
+    def test_on_a_torus_it_commutes_with_shifts(
+        self, reach: float, generator: torch.Generator
+    ) -> None:
+        layer = stencil(reach, 2, periodic=True)
+        x = random(2, 8, 4, 2, generator=generator)
+
+        def on(u: Tensor) -> Tensor:
+            return layer(u.flatten(1, 2), Points(grid=(8, 4))).unflatten(1, (8, 4))
+
+        shifted = on(x.roll((3, 1), dims=(1, 2)))
+        torch.testing.assert_close(shifted, on(x).roll((3, 1), dims=(1, 2)))
 
     @pytest.mark.parametrize(
         ("grid", "steps"),

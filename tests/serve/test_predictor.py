@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import funcattn
-from funcattn.data import collate, grid_positions, trapezoid_weights
+from funcattn.data import GridSamples, Store, collate, grid_positions, trapezoid_weights
 from funcattn.serve import Predictor, load
 from funcattn.serve.predictor import OutsideTrainingWarning
 from funcattn.settings import changed
-from funcattn.tasks.darcy import Darcy, GridSamples
+from funcattn.tasks.darcy import Darcy
 from funcattn.training import run as run_module
 from funcattn.training.checkpoint import CheckpointError, restore_model
 from funcattn.training.loop import best_checkpoint
@@ -26,31 +26,25 @@ GRID = (9, 9)
 N = 81
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all tests of a session keep the same few Darcy samples."""
-    return tmp_path_factory.getbasetemp() / "data"
-
-
-def trained(folder: Path, cache: Path, **changes: Any) -> Path:
+def trained(folder: Path, store: Store, **changes: Any) -> Path:
     settings = changed(Darcy.defaults("smoke", "modern"), {"optimisation": {"epochs": 2}} | changes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "describe_run", lambda *_: None)
         patch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
         patch.setattr(os, "fsync", lambda _: None)
-        train(settings, folder, cache=cache)
+        train(settings, folder, store=store)
     return folder
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    return trained(tmp_path_factory.mktemp("runs") / "grid", cache)
+def run(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
+    return trained(tmp_path_factory.mktemp("runs") / "grid", store)
 
 
 @pytest.fixture(scope="module")
-def points_run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+def points_run(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
     """A network that needs no grid: it takes points in any number and order."""
-    return trained(tmp_path_factory.mktemp("runs") / "points", cache, network={"reach": None})
+    return trained(tmp_path_factory.mktemp("runs") / "points", store, network={"reach": None})
 
 
 @pytest.fixture
@@ -64,8 +58,8 @@ def free(points_run: Path) -> Predictor:
 
 
 @pytest.fixture
-def samples(cache: Path) -> GridSamples:
-    test = Darcy(Darcy.defaults("smoke", "modern")).splits(cache, lambda *_: None).test
+def samples(store: Store) -> GridSamples:
+    test = Darcy(Darcy.defaults("smoke", "modern")).splits(store).test
     assert isinstance(test, GridSamples)
     return test
 
@@ -242,8 +236,8 @@ def test_masked_points_are_not_warned_about(free: Predictor, arrays: dict[str, A
     free.predict(**far, mask=mask)
 
 
-def test_dropout_is_off(tmp_path: Path, cache: Path, arrays: dict[str, Any]) -> None:
-    folder = trained(tmp_path / "a", cache, network={"dropout": 0.5}, precision="64-true")
+def test_dropout_is_off(tmp_path: Path, store: Store, arrays: dict[str, Any]) -> None:
+    folder = trained(tmp_path / "a", store, network={"dropout": 0.5}, precision="64-true")
     predictor = load(folder)
     first, second = (predictor.predict(**arrays, grid=GRID) for _ in range(2))
     np.testing.assert_array_equal(first, second)

@@ -1,51 +1,29 @@
 import json
 from dataclasses import asdict, replace
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from funcattn.data import collate
+from funcattn.data import Store, collate
 from funcattn.pde import darcy as equation
 from funcattn.settings import changed
 from funcattn.tasks import TASKS, Splits
-from funcattn.tasks import darcy as module
-from funcattn.tasks.darcy import Darcy, DarcyData, darcy_fields
+from funcattn.tasks.darcy import Darcy, DarcyData
 from funcattn.tasks.losses import relative_gradient, relative_l2
 from funcattn.training.loop import Trainer
 from funcattn.training.setup import build_surrogate
 
 SMOKE = Darcy.defaults("smoke", "modern")
-FEW = DarcyData(nodes=17, stride=2, train=2, validation=1, test=1)
-
-
-def silent(done: int, total: int) -> None:
-    pass
-
-
-def nobody(*_: object) -> None:
-    raise AssertionError("made data that was there already")
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all tests of a session keep the same few Darcy samples."""
-    return tmp_path_factory.getbasetemp() / "data"
 
 
 @pytest.fixture
-def splits(cache: Path) -> Splits:
-    return Darcy(SMOKE).splits(cache, silent)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Solved in threads of this process, which start at once."""
-    monkeypatch.setattr(module, "worker_pool", ThreadPool)
+def splits(store: Store) -> Splits:
+    return Darcy(SMOKE).splits(store)
 
 
 def all_of(splits: Splits) -> list[Tensor]:
@@ -59,8 +37,8 @@ def test_the_splits_are_disjoint_and_in_the_order_of_the_samples(splits: Splits)
     targets = all_of(splits)
     assert len({target.numpy().tobytes() for target in targets}) == 20
     for i in (0, 11, 12, 15, 16, 19):
-        _, u = equation.sample(17, seed=0, index=i)
-        expected = u[::2, ::2].astype(np.float32).reshape(-1, 1)
+        fields = equation.sample(nodes=17, keep=2, rng=np.random.default_rng([0, i]))
+        expected = fields["pressure"].astype(np.float32).reshape(-1, 1)
         np.testing.assert_allclose(targets[i], expected, rtol=1e-6, atol=1e-9)
 
 
@@ -89,82 +67,37 @@ def test_a_sample_is_a_field_on_its_grid(splits: Splits) -> None:
     assert sample.weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.usefixtures("here")
-def test_a_sample_depends_on_neither_counts_nor_workers(tmp_path: Path, splits: Splits) -> None:
-    told: list[tuple[int, int]] = []
-    how = replace(FEW, workers=1)
-    inputs, targets = darcy_fields(how, tmp_path, lambda *progress: told.append(progress))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    for i in range(4):
-        sample = splits.train[i]
-        assert sample.values is not None
-        np.testing.assert_array_equal(inputs[i].reshape(-1, 1), sample.values)
-        np.testing.assert_allclose(targets[i].reshape(-1, 1), sample.target, rtol=1e-6)
-    assert [path.name for path in tmp_path.iterdir()] == ["darcy-17-2-seed0-4.npz"]
+def test_a_set_serves_every_stride_that_it_holds(store: Store, splits: Splits) -> None:
+    how = replace(SMOKE.data, stride=8)
+    coarse = Darcy(replace(SMOKE, data=how)).splits(store)
+    assert coarse.train[0].grid == (3, 3)
+    np.testing.assert_array_equal(
+        coarse.train[0].target.reshape(3, 3), splits.train[0].target.reshape(9, 9)[::4, ::4]
+    )
+    kept = Darcy(replace(SMOKE, data=replace(SMOKE.data, keep=2)))
+    assert kept.recipe() != Darcy(SMOKE).recipe()
+    assert kept.splits(store).fingerprint == splits.fingerprint
 
 
-@pytest.mark.usefixtures("here")
-def test_another_seed_makes_other_samples(tmp_path: Path) -> None:
-    first, second = (darcy_fields(replace(FEW, seed=s), tmp_path, silent)[1] for s in (0, 1))
-    assert not np.isclose(first, second, rtol=1e-3).all(axis=(1, 2)).any()
+def test_the_fingerprint_is_of_the_content(store: Store, splits: Splits, tmp_path: Path) -> None:
+    assert Darcy(SMOKE).splits(store).fingerprint == splits.fingerprint
+    path = store.path(Darcy(SMOKE).recipe(), 0)
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+    with h5py.File(tmp_path / path.name, "r+") as file:
+        file["pressure"][3, 4, 4] *= 1.0001
+    assert Darcy(SMOKE).splits(Store(tmp_path)).fingerprint != splits.fingerprint
 
 
-@pytest.mark.usefixtures("here")
-def test_made_data_is_used_again_also_on_a_coarser_grid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = darcy_fields(FEW, tmp_path, silent)
-    monkeypatch.setattr(module, "worker_pool", nobody)
-    again = darcy_fields(FEW, tmp_path, silent)
-    coarse = darcy_fields(replace(FEW, stride=8), tmp_path, silent)
-    for old, new, few in zip(made, again, coarse, strict=True):
-        np.testing.assert_array_equal(old, new)
-        np.testing.assert_array_equal(old[:, ::4, ::4], few)
-    other = replace(FEW, train=1, validation=2)  # another split of the same samples
-    assert Darcy(replace(SMOKE, data=other)).splits(tmp_path, silent).train[0] is not None
-    with pytest.raises(AssertionError, match="made data"):
-        darcy_fields(replace(FEW, stride=1), tmp_path, silent)
-
-
-def test_the_fingerprint_is_of_the_content(cache: Path, splits: Splits, tmp_path: Path) -> None:
-    assert Darcy(SMOKE).splits(cache, silent).fingerprint == splits.fingerprint
-    (path,) = cache.glob("darcy-17-2-seed0-20.npz")
-    fields = dict(np.load(path))
-    fields["pressure"][3, 4, 4] *= 1.0001
-    np.savez(tmp_path / path.name, **fields)
-    assert Darcy(SMOKE).splits(tmp_path, silent).fingerprint != splits.fingerprint
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and no more", b"something else"])
-def test_a_damaged_file_is_said(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "darcy-17-2-seed0-4.npz"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"npz is damaged .* delete it, to make it again"):
-        darcy_fields(FEW, tmp_path, silent)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_full_disk_leaves_no_half_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="No space left"):
-        darcy_fields(FEW, tmp_path, silent)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("keep", [3, 0, -2])
+def test_a_stride_that_does_not_fit_what_is_stored_is_refused(keep: int) -> None:
+    with pytest.raises(ValueError, match=f"keep: expected a divisor of the stride, 4, got {keep}"):
+        DarcyData(nodes=17, stride=4, keep=keep)
 
 
 @pytest.mark.parametrize("stride", [3, 5, 0, -2])
 def test_a_grid_that_is_not_nested_is_refused(stride: int) -> None:
     with pytest.raises(ValueError, match=f"stride: expected a divisor of nodes - 1 = 16.*{stride}"):
         DarcyData(nodes=17, stride=stride)
-
-
-def test_a_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Darcy flow is made, not read"):
-        darcy_fields(replace(FEW, path="x"), tmp_path, silent)
 
 
 def test_loss_and_metric_are_those_of_the_paper(splits: Splits, generator: torch.Generator) -> None:

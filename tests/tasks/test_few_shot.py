@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch, Sample, collate
+from funcattn.data import Batch, Sample, Store, collate
 from funcattn.models.few_shot import FewShotRegressor
 from funcattn.settings import Preset, Profile
 from funcattn.tasks.base import Splits
@@ -21,7 +21,7 @@ from funcattn.tasks.few_shot import (
     settings_of_rival,
 )
 
-NOWHERE = Path("not used")
+NOWHERE = Store(Path("not used"))
 
 
 def task(**data: int | str) -> FewShot:
@@ -30,7 +30,7 @@ def task(**data: int | str) -> FewShot:
 
 
 def splits(**data: int | str) -> Splits:
-    return task(**data).splits(NOWHERE, lambda done, total: None)  # noqa: ARG005
+    return task(**data).splits(NOWHERE)
 
 
 def amplitude_and_phase(sample: Sample) -> tuple[float, float]:
@@ -172,7 +172,7 @@ def test_the_network_is_given_the_observations() -> None:
 def test_a_network_of_the_default_settings_takes_a_batch(profile: Profile, preset: Preset) -> None:
     settings = FewShot.defaults(profile, preset)
     few_shot, how = FewShot(settings), settings.network
-    parts = few_shot.splits(NOWHERE, lambda done, total: None)  # noqa: ARG005
+    parts = few_shot.splits(NOWHERE)
     network = FewShotRegressor(how.width, how.layers, how.bases, ridge=how.ridge)
     batch = collate(parts.train[: settings.optimisation.batch])
     loss = few_shot.loss(few_shot.predict(network, batch), batch)

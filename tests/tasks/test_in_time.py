@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from funcattn.data import Batch
+from funcattn.data import Batch, Store
 from funcattn.settings import Preset, Profile, RunSettings
-from funcattn.tasks.base import Advance, Splits
+from funcattn.tasks.base import Splits
 from funcattn.tasks.in_time import Autoregressive, Timed
 
 
@@ -19,7 +19,7 @@ class Toy:
     def defaults(cls, profile: Profile, preset: Preset) -> RunSettings:
         raise NotImplementedError
 
-    def splits(self, cache: object, advance: Advance) -> Splits:
+    def splits(self, store: Store) -> Splits:
         raise NotImplementedError
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
@@ -30,11 +30,12 @@ class Toy:
 
 
 class ToyFrames(Toy, Autoregressive):
-    pass
+    frames: ClassVar = 5
 
 
 class ToyTimes(Toy, Timed):
-    pass
+    frames: ClassVar = 4
+    outputs: ClassVar = 2
 
 
 class Sum(nn.Module):

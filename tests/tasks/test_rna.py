@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from funcattn import FunctionalAttention, OperatorTransformer
-from funcattn.data import Sample, collate
+from funcattn.data import Sample, Store, collate
 from funcattn.settings import Preset, Profile
 from funcattn.tasks.base import Splits
 from funcattn.tasks.rna import Rna, RnaData, random_rotation
 
-NOWHERE = Path("not used")
+NOWHERE = Store(Path("not used"))
 TRAIN = [f"train{i:02d}" for i in range(23)]
 TEST = [f"test{i}" for i in range(4)]
 
@@ -45,7 +45,7 @@ def task(path: Path | str | None, **data: int) -> Rna:
 
 
 def splits(path: Path | str | None, **data: int) -> Splits:
-    return task(path, **data).splits(NOWHERE, lambda done, total: None)  # noqa: ARG005
+    return task(path, **data).splits(NOWHERE)
 
 
 def first_points(file: Path) -> dict[tuple[float, ...], str]:
@@ -100,7 +100,7 @@ def test_the_fingerprint_is_of_the_content(file: Path, tmp_path: Path) -> None:
 
 def test_progress_is_told(file: Path) -> None:
     told: list[tuple[int, int]] = []
-    task(file).splits(NOWHERE, lambda done, total: told.append((done, total)))
+    task(file).splits(replace(NOWHERE, advance=lambda done, total: told.append((done, total))))
     assert told[-1] == (27, 27)
 
 
@@ -214,7 +214,7 @@ def test_a_network_of_the_default_settings_takes_a_batch(
     settings = Rna.defaults(profile, preset)
     rna = Rna(replace(settings, data=replace(settings.data, path=str(file))))
     assert isinstance(settings.data, RnaData)
-    parts = rna.splits(NOWHERE, lambda done, total: None)  # noqa: ARG005
+    parts = rna.splits(NOWHERE)
     batch = collate(parts.train[:2])
     prediction = rna.predict(network(rna), batch)
     assert prediction.shape == (*batch.target.shape, 260)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch
+from funcattn.data import Batch, Store
 from funcattn.settings import changed
 from funcattn.tasks import TASKS
 from funcattn.tasks.base import Network
@@ -53,16 +53,8 @@ class Twice(Darcy):
         return (super().predict(network, batch) + super().predict(network, batch)) / 2
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all tests of a session keep the same few Darcy samples."""
-    folder = tmp_path_factory.getbasetemp() / "data"
-    Darcy(Darcy.defaults("smoke", "modern")).splits(folder, lambda *_: None)
-    return folder
-
-
 def pair(
-    tmp_path: Path, cache: Path, kind: str, settings: dict[str, Any], *more: str
+    tmp_path: Path, store: Store, kind: str, settings: dict[str, Any], *more: str
 ) -> subprocess.Popen[str]:
     """A command that trains in two processes, in a process group of its own."""
     script, config = tmp_path / "script.py", tmp_path / "config.json"
@@ -70,7 +62,7 @@ def pair(
     config.write_text(json.dumps(settings))
     arguments = ["train", "darcy", "--profile", "smoke", "--devices", "2", "--config", str(config)]
     return subprocess.Popen(
-        [sys.executable, str(script), *arguments, "--cache", str(cache), *more],
+        [sys.executable, str(script), *arguments, "--cache", str(store.folder), *more],
         env=os.environ | {"KIND": kind, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
         stdout=subprocess.PIPE,
@@ -137,10 +129,10 @@ def check_close(folder: Path, other: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
-    tmp_path: Path, cache: Path, started: list[subprocess.Popen[str]]
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
 ) -> None:
     both, one = tmp_path / "both", tmp_path / "one"
-    process = pair(tmp_path, cache, "twice", SETTINGS, "--out", str(both))
+    process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(both))
     started.append(process)
     while not [path for path in both.glob("checkpoints/step-*") if path.name >= "step-000000008"]:
         assert process.poll() is None, process.communicate()[0]
@@ -154,17 +146,17 @@ def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
     assert not (both / "record.json").exists()
 
     settings = changed(Darcy.defaults("smoke", "modern"), SETTINGS)
-    train(settings, both, cache=cache, resume=True)
-    train(settings, one, cache=cache)
+    train(settings, both, store=store, resume=True)
+    train(settings, one, store=store)
     check_close(both, one)
 
 
 @pytest.mark.full
 @pytest.mark.usefixtures("quick")
 def test_two_processes_come_to_the_numbers_of_one(
-    tmp_path: Path, cache: Path, started: list[subprocess.Popen[str]]
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
 ) -> None:
-    process = pair(tmp_path, cache, "twice", SETTINGS, "--out", str(tmp_path / "both"))
+    process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(tmp_path / "both"))
     started.append(process)
     said = process.communicate(timeout=60)[0]
     assert process.returncode == 0, said
@@ -172,15 +164,15 @@ def test_two_processes_come_to_the_numbers_of_one(
     assert said.count("test relative_l2") == 1
     check_gone(process.pid)
     settings = changed(Darcy.defaults("smoke", "modern"), SETTINGS)
-    train(settings, tmp_path / "one", cache=cache)
+    train(settings, tmp_path / "one", store=store)
     check_close(tmp_path / "both", tmp_path / "one")
 
 
 def test_a_bad_loss_in_one_process_ends_both(
-    tmp_path: Path, cache: Path, started: list[subprocess.Popen[str]]
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
 ) -> None:
     settings = {"data": {"train": 11, "validation": 5, "test": 4}, "optimisation": {"epochs": 1}}
-    process = pair(tmp_path, cache, "lost", settings, "--out", str(tmp_path / "run"))
+    process = pair(tmp_path, store, "lost", settings, "--out", str(tmp_path / "run"))
     started.append(process)
     said = " ".join(process.communicate(timeout=60)[0].split())
     assert process.returncode == 1, said

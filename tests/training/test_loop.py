@@ -15,7 +15,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from funcattn.data import Batch, Sample
+from funcattn.data import Batch, Sample, Store
 from funcattn.settings import RunSettings, changed
 from funcattn.tasks import TASKS, Splits
 from funcattn.tasks.darcy import Darcy
@@ -30,12 +30,6 @@ from funcattn.training.loop import (
 )
 from funcattn.training.run import train
 from funcattn.training.setup import build_surrogate
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all tests of a session keep the same few Darcy samples."""
-    return tmp_path_factory.getbasetemp() / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -80,12 +74,12 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 def trainer_of(
     settings: RunSettings,
-    cache: Path,
+    store: Store,
     folder: Path,
     on_step: Callable[[State, int], None] = lambda *_: None,
 ) -> Trainer:
     task = TASKS["darcy"](settings)
-    splits = task.splits(cache, lambda *_: None)
+    splits = task.splits(store)
     surrogate = build_surrogate(task)
     run_module._fit(surrogate, splits, task.outputs)
     fabric = Fabric(accelerator="cpu", devices=1, precision=settings.precision)
@@ -93,11 +87,11 @@ def trainer_of(
 
 
 def test_one_seed_gives_the_same_run_to_the_bit_and_another_does_not(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     settings = changed(smoke(), {"network": {"dropout": 0.2}})
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(changed(settings, {"seed": seed}), tmp_path / name, cache=cache)
+        train(changed(settings, {"seed": seed}), tmp_path / name, store=store)
     assert numbers(tmp_path / "a") == numbers(tmp_path / "b")
     assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
     assert numbers(tmp_path / "a")["test_values"] != numbers(tmp_path / "c")["test_values"]
@@ -106,7 +100,7 @@ def test_one_seed_gives_the_same_run_to_the_bit_and_another_does_not(
 
 @pytest.mark.usefixtures("as_a_user")  # the checks of types draw items to look at by random()
 def test_training_neither_reads_nor_moves_the_global_random_states(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     settings = changed(smoke(epochs=1), {"network": {"dropout": 0.2}})
     records = []
@@ -115,13 +109,13 @@ def test_training_neither_reads_nor_moves_the_global_random_states(
         np.random.seed(seed)  # noqa: NPY002
         random.seed(seed)
         before = random_states()
-        train(settings, tmp_path / name, cache=cache)
+        train(settings, tmp_path / name, store=store)
         assert random_states() == before
         records.append(numbers(tmp_path / name))
     assert records[0] == records[1]
 
 
-def test_dropout_and_order_differ_from_epoch_to_epoch(tmp_path: Path, cache: Path) -> None:
+def test_dropout_and_order_differ_from_epoch_to_epoch(tmp_path: Path, store: Store) -> None:
     seen: list[list[float]] = []
 
     class Watched(Darcy):
@@ -131,14 +125,14 @@ def test_dropout_and_order_differ_from_epoch_to_epoch(tmp_path: Path, cache: Pat
             return super().loss(prediction, batch)
 
     TASKS["darcy"] = Watched
-    train(smoke(epochs=2), tmp_path / "a", cache=cache)
+    train(smoke(epochs=2), tmp_path / "a", store=store)
     first, second = [*chain(*seen[:3])], [*chain(*seen[3:])]
     assert first != second
     assert sorted(first) == sorted(second)  # each sample once an epoch
 
 
 def test_augmentation_gets_its_own_randomness_for_each_epoch_and_sample(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     drawn: list[float] = []
 
@@ -148,18 +142,18 @@ def test_augmentation_gets_its_own_randomness_for_each_epoch_and_sample(
             return sample
 
     TASKS["darcy"] = Augmented
-    train(smoke(epochs=2), tmp_path / "a", cache=cache)
+    train(smoke(epochs=2), tmp_path / "a", store=store)
     assert len(set(drawn)) == len(drawn) == 24
     first, drawn[:] = list(drawn), []
-    train(smoke(epochs=2), tmp_path / "b", cache=cache)
+    train(smoke(epochs=2), tmp_path / "b", store=store)
     assert drawn == first
 
 
-def test_two_batches_accumulated_are_one_batch_of_both(tmp_path: Path, cache: Path) -> None:
+def test_two_batches_accumulated_are_one_batch_of_both(tmp_path: Path, store: Store) -> None:
     for name, batch, accumulate in (("a", 8, 1), ("b", 4, 2)):
         how = {"batch": batch, "accumulate": accumulate, "optimiser": "adamw", "ema": 0.5}
         settings = changed(smoke(**how), {"precision": "64-true"})
-        train(settings, tmp_path / name, cache=cache)
+        train(settings, tmp_path / name, store=store)
     assert len(numbers(tmp_path / "a")["history"].splitlines()) == 3
     a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
     for name, tensor in a.items():
@@ -167,12 +161,12 @@ def test_two_batches_accumulated_are_one_batch_of_both(tmp_path: Path, cache: Pa
 
 
 def test_sum_and_mean_reduction_differ_by_the_number_of_samples(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     norms = []
     for reduction in ("sum", "mean"):
         settings = smoke(reduction=reduction, clip=None, batch=4)
-        trainer = trainer_of(settings, cache, tmp_path)
+        trainer = trainer_of(settings, store, tmp_path)
         norms.append(gradients(trainer))
     torch.testing.assert_close(norms[0], 4 * norms[1], rtol=1e-4, atol=0)
 
@@ -191,16 +185,16 @@ def gradients(trainer: Trainer) -> Tensor:
     return torch.stack(seen).norm()
 
 
-def test_clipping_bounds_the_norm_over_both_optimisers(tmp_path: Path, cache: Path) -> None:
-    free = gradients(trainer_of(smoke(clip=None), cache, tmp_path))
+def test_clipping_bounds_the_norm_over_both_optimisers(tmp_path: Path, store: Store) -> None:
+    free = gradients(trainer_of(smoke(clip=None), store, tmp_path))
     small = float(free) / 3
-    clipped = gradients(trainer_of(smoke(clip=small), cache, tmp_path))
+    clipped = gradients(trainer_of(smoke(clip=small), store, tmp_path))
     assert float(clipped) == pytest.approx(small, rel=1e-4)
-    untouched = gradients(trainer_of(smoke(clip=2 * float(free)), cache, tmp_path))
+    untouched = gradients(trainer_of(smoke(clip=2 * float(free)), store, tmp_path))
     assert torch.equal(untouched, free)
 
 
-def test_the_moving_average_is_what_its_formula_says(tmp_path: Path, cache: Path) -> None:
+def test_the_moving_average_is_what_its_formula_says(tmp_path: Path, store: Store) -> None:
     seen: list[dict[str, Tensor]] = []
     averages: list[dict[str, Tensor]] = []
 
@@ -210,7 +204,7 @@ def test_the_moving_average_is_what_its_formula_says(tmp_path: Path, cache: Path
             {n: t.detach().clone() for n, t in model_tensors(trainer.evaluated).items()}
         )
 
-    trainer = trainer_of(smoke(ema=0.7), cache, tmp_path, keep)
+    trainer = trainer_of(smoke(ema=0.7), store, tmp_path, keep)
     start = {n: p.detach().clone() for n, p in trainer.surrogate.named_parameters()}
     trainer.run()
     assert len(seen) == 9
@@ -229,9 +223,9 @@ def test_the_moving_average_is_what_its_formula_says(tmp_path: Path, cache: Path
     assert equal(weights(tmp_path), averages[3 * best - 1])
 
 
-def test_the_rate_in_the_history_is_the_one_of_the_last_step(tmp_path: Path, cache: Path) -> None:
+def test_the_rate_in_the_history_is_the_one_of_the_last_step(tmp_path: Path, store: Store) -> None:
     settings = smoke(optimiser="adamw", rate=1e-3)
-    train(settings, tmp_path / "a", cache=cache)
+    train(settings, tmp_path / "a", store=store)
     lines = [json.loads(line) for line in numbers(tmp_path / "a")["history"].splitlines()]
     how = settings.optimisation
     end = how.rate / how.start_divisor / how.end_divisor
@@ -258,8 +252,8 @@ class Scripted(Darcy):
     calls: ClassVar[list[float]] = []
     test: ClassVar[Counted] = Counted()
 
-    def splits(self, cache: Path, advance: Any) -> Splits:
-        made = super().splits(cache, advance)
+    def splits(self, store: Store) -> Splits:
+        made = super().splits(store)
         Scripted.test = Counted(made.test[i] for i in range(len(made.test)))
         return Splits(made.train, made.validation, Scripted.test, made.fingerprint)
 
@@ -278,7 +272,7 @@ class Larger(Scripted):
 @pytest.mark.usefixtures("as_a_user")  # the checks of types read samples
 @pytest.mark.parametrize(("kind", "best"), [(Scripted, 3), (Larger, 2)])
 def test_the_epoch_is_chosen_on_validation_and_its_weights_are_tested_once(
-    tmp_path: Path, cache: Path, kind: type[Scripted], best: int
+    tmp_path: Path, store: Store, kind: type[Scripted], best: int
 ) -> None:
     TASKS["darcy"] = kind
     kind.calls.clear()
@@ -298,7 +292,7 @@ def test_the_epoch_is_chosen_on_validation_and_its_weights_are_tested_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "Trainer", watch)
-        record = train(smoke(epochs=4), tmp_path / "a", cache=cache, on_step=keep)
+        record = train(smoke(epochs=4), tmp_path / "a", store=store, on_step=keep)
     assert record["best_epoch"] == best
     assert record["validation"] == kind.script[best - 1]
     assert len(kind.calls) == 5  # four epochs and one test
@@ -313,17 +307,17 @@ def test_the_epoch_is_chosen_on_validation_and_its_weights_are_tested_once(
     surrogate = build_surrogate(task)
     run_module.restore_model(surrogate, kept)
     fabric = Fabric(accelerator="cpu", devices=1)
-    values, _ = evaluate(task, surrogate, task.splits(cache, lambda *_: None).test, fabric)
+    values, _ = evaluate(task, surrogate, task.splits(store).test, fabric)
     assert record["test_values"]["relative_l2"] == values["relative_l2"]
 
 
-def test_an_equal_value_does_not_replace_the_best(tmp_path: Path, cache: Path) -> None:
+def test_an_equal_value_does_not_replace_the_best(tmp_path: Path, store: Store) -> None:
     class Level(Scripted):
         script: ClassVar[list[float]] = [2.0, 1.0, 1.0, 1.0]
 
     TASKS["darcy"] = Level
     Level.calls.clear()
-    assert train(smoke(epochs=4), tmp_path / "a", cache=cache)["best_epoch"] == 2
+    assert train(smoke(epochs=4), tmp_path / "a", store=store)["best_epoch"] == 2
 
 
 class Raw(Darcy):
@@ -331,8 +325,8 @@ class Raw(Darcy):
 
     normalised: ClassVar = frozenset()
 
-    def splits(self, cache: Path, advance: Any) -> Splits:
-        made = super().splits(cache, advance)
+    def splits(self, store: Store) -> Splits:
+        made = super().splits(store)
         targets = made.train.targets.copy()  # type: ignore[attr-defined]
         targets[5, 3, 3] = np.nan
         made.train.targets = targets  # type: ignore[attr-defined]
@@ -340,12 +334,12 @@ class Raw(Darcy):
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_its_batch_is_kept(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     TASKS["darcy"] = Raw
     settings = changed(smoke(), {"checkpoint_seconds": 0})
     with pytest.raises(NonFiniteLossError) as caught:
-        train(settings, tmp_path / "a", cache=cache)
+        train(settings, tmp_path / "a", store=store)
     message = str(caught.value)
     assert "training samples [5] is not finite in epoch 1, step" in message
     (kept,) = (tmp_path / "a").glob("bad_batch_epoch1_step*")
@@ -360,7 +354,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_its_batch_is_kept(
 
 
 def test_a_bad_loss_late_in_a_run_leaves_the_checkpoints_before_it(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     class Late(Darcy):
         calls: ClassVar[list[int]] = []
@@ -372,19 +366,19 @@ def test_a_bad_loss_late_in_a_run_leaves_the_checkpoints_before_it(
 
     TASKS["darcy"] = Late
     with pytest.raises(NonFiniteLossError, match="in epoch 2, step 2"):
-        train(smoke(), tmp_path / "a", cache=cache)
+        train(smoke(), tmp_path / "a", store=store)
     (only,) = (tmp_path / "a" / "checkpoints").glob("step-*")
     assert only.name == "step-000000003"
     assert load_checkpoint(only).document["state"]["epoch"] == 1
     assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "a").values())
     # The step that failed was not taken; what comes after a resume is as if it had never been.
-    train(smoke(), tmp_path / "a", cache=cache, resume=True)
+    train(smoke(), tmp_path / "a", store=store, resume=True)
     TASKS["darcy"] = Darcy
-    train(smoke(), tmp_path / "b", cache=cache)
+    train(smoke(), tmp_path / "b", store=store)
     assert numbers(tmp_path / "a") == numbers(tmp_path / "b")
 
 
-def test_a_gradient_that_is_no_number_is_not_taken_as_a_step(tmp_path: Path, cache: Path) -> None:
+def test_a_gradient_that_is_no_number_is_not_taken_as_a_step(tmp_path: Path, store: Store) -> None:
     class Steep(Darcy):
         def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
             # 0 at 0, where its slope is infinite.
@@ -392,53 +386,53 @@ def test_a_gradient_that_is_no_number_is_not_taken_as_a_step(tmp_path: Path, cac
 
     TASKS["darcy"] = Steep
     with pytest.raises(NonFiniteLossError, match=r"gradient of training samples \[.*\] is not fin"):
-        train(smoke(), tmp_path / "a", cache=cache)
+        train(smoke(), tmp_path / "a", store=store)
     assert not list((tmp_path / "a").glob("checkpoints/step-*"))
 
 
-def test_a_validation_that_is_no_number_stops_the_run(tmp_path: Path, cache: Path) -> None:
+def test_a_validation_that_is_no_number_stops_the_run(tmp_path: Path, store: Store) -> None:
     class Lost(Scripted):
         script: ClassVar[list[float]] = [2.0, float("nan"), 1.0]
 
     TASKS["darcy"] = Lost
     Lost.calls.clear()
     with pytest.raises(NonFiniteLossError, match="validation score is not finite after epoch 2"):
-        train(smoke(), tmp_path / "a", cache=cache)
+        train(smoke(), tmp_path / "a", store=store)
 
 
 def test_a_sample_that_is_no_number_is_refused_before_training_where_it_would_spoil_statistics(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, store: Store
 ) -> None:
     class Spoiled(Raw):
         normalised: ClassVar = frozenset({"output"})
 
     TASKS["darcy"] = Spoiled
     with pytest.raises(ValueError, match="expected finite values, got others in field 5"):
-        train(smoke(), tmp_path / "a", cache=cache)
+        train(smoke(), tmp_path / "a", store=store)
 
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
-def test_a_split_without_samples_is_refused(tmp_path: Path, cache: Path, part: str) -> None:
+def test_a_split_without_samples_is_refused(tmp_path: Path, store: Store, part: str) -> None:
     class Without(Darcy):
-        def splits(self, cache: Path, advance: Any) -> Splits:
-            made = super().splits(cache, advance)
+        def splits(self, store: Store) -> Splits:
+            made = super().splits(store)
             parts = {name: getattr(made, name) for name in ("train", "validation", "test")}
             parts[part] = []
             return Splits(**parts, fingerprint=made.fingerprint)
 
     TASKS["darcy"] = Without
-    splits = Without(smoke()).splits(cache, lambda *_: None)
+    splits = Without(smoke()).splits(store)
     surrogate = build_surrogate(Darcy(smoke()))
     fabric = Fabric(accelerator="cpu", devices=1)
     with pytest.raises(ValueError, match=f"data.{part}: expected at least one sample"):
         Trainer(Darcy(smoke()), splits, surrogate, tmp_path, fabric=fabric)
 
 
-def test_a_run_may_be_started_from_a_thread(tmp_path: Path, cache: Path) -> None:
+def test_a_run_may_be_started_from_a_thread(tmp_path: Path, store: Store) -> None:
     # Signals can only be handled in the main thread.
     records: list[dict[str, Any]] = []
     thread = threading.Thread(
-        target=lambda: records.append(train(smoke(epochs=1), tmp_path / "a", cache=cache))
+        target=lambda: records.append(train(smoke(epochs=1), tmp_path / "a", store=store))
     )
     thread.start()
     thread.join()
@@ -446,9 +440,9 @@ def test_a_run_may_be_started_from_a_thread(tmp_path: Path, cache: Path) -> None
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
-def test_other_precisions_train(tmp_path: Path, cache: Path, precision: str) -> None:
+def test_other_precisions_train(tmp_path: Path, store: Store, precision: str) -> None:
     settings = changed(smoke(epochs=1, ema=0.5), {"precision": precision})
-    record = train(settings, tmp_path / "a", cache=cache)
+    record = train(settings, tmp_path / "a", store=store)
     dtype = torch.float64 if precision == "64-true" else torch.float32
     assert {tensor.dtype for tensor in weights(tmp_path / "a").values()} == {dtype}
     assert 0 < record["test"]["relative_l2"] < 2

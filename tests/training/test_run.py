@@ -3,29 +3,24 @@
 import csv
 import json
 import os
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from funcattn.data import Store
 from funcattn.models import MODELS
 from funcattn.settings import RunSettings, changed
 from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
 from funcattn.training import run as run_module
-from funcattn.training.checkpoint import restore_model
+from funcattn.training.checkpoint import CheckpointError, restore_model
 from funcattn.training.loop import best_checkpoint
-from funcattn.training.run import evaluate_run, facts, train
+from funcattn.training.run import evaluate_run, train
 from funcattn.training.setup import RunError, build_surrogate, read_settings
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all tests of a session keep the same few Darcy samples."""
-    return tmp_path_factory.getbasetemp() / "data"
 
 
 @pytest.fixture
@@ -41,10 +36,10 @@ def smoke(**changes: Any) -> RunSettings:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
     """A run as a user makes it, with its report."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
-    train(smoke(), folder, cache=cache, command="funcattn train darcy")
+    train(smoke(), folder, store=store, command="funcattn train darcy")
     return folder
 
 
@@ -81,17 +76,17 @@ def test_the_logs_have_a_line_an_epoch_and_agree(finished: Path) -> None:
 
 
 def test_a_report_that_is_missing_is_made_when_the_run_is_asked_for_again(
-    finished: Path, cache: Path
+    finished: Path, store: Store
 ) -> None:
     report = finished / "report.html"
     assert "<html" in report.read_text()
     report.unlink()
-    assert train(smoke(), finished, cache=cache, resume=True) == record_of(finished)
+    assert train(smoke(), finished, store=store, resume=True) == record_of(finished)
     assert "<html" in report.read_text()
 
 
 def test_a_report_that_fails_does_not_lose_the_record(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no pictures today")
@@ -99,22 +94,22 @@ def test_a_report_that_fails_does_not_lose_the_record(
     monkeypatch.setattr(run_module, "describe_run", fail)
     settings = smoke(optimisation={"epochs": 1})
     with pytest.raises(RuntimeError, match="no pictures"):
-        train(settings, tmp_path / "a", cache=cache)
+        train(settings, tmp_path / "a", store=store)
     assert record_of(tmp_path / "a")["epochs"] == 1
 
 
-def test_the_best_weights_give_the_numbers_of_the_record_again(finished: Path, cache: Path) -> None:
+def test_the_best_weights_give_the_recorded_numbers(finished: Path, store: Store) -> None:
     record = record_of(finished)
-    assert evaluate_run(finished, "test", cache) == record["test_values"]
-    validation = evaluate_run(finished, "validation", cache)
+    assert evaluate_run(finished, "test", store) == record["test_values"]
+    validation = evaluate_run(finished, "validation", store)
     assert np.mean(validation["relative_l2"]) == pytest.approx(record["validation"], rel=1e-12)
 
 
 def test_normalisers_and_ranges_are_those_of_the_training_samples(
-    finished: Path, cache: Path
+    finished: Path, store: Store
 ) -> None:
     task = Darcy(smoke())
-    splits = task.splits(cache, lambda *_: None)
+    splits = task.splits(store)
     surrogate = build_surrogate(task)
     restore_model(surrogate, best_checkpoint(finished).tensors["model"])
     inputs, targets = (getattr(splits.train, name) for name in ("inputs", "targets"))
@@ -140,17 +135,17 @@ def test_settings_are_read_back_as_they_were_written(tmp_path: Path, profile, pr
         assert read_settings(tmp_path) == settings
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, cache: Path) -> None:
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, store: Store) -> None:
     with pytest.raises(RunError, match=r"expected the folder of a run, got one without settings"):
-        evaluate_run(tmp_path, "validation", cache)
+        evaluate_run(tmp_path, "validation", store)
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("model", list(MODELS))
-def test_every_model_trains(tmp_path: Path, cache: Path, model: str) -> None:
+def test_every_model_trains(tmp_path: Path, store: Store, model: str) -> None:
     settings = smoke(model=model, optimisation={"epochs": 1})
     try:
-        record = train(settings, tmp_path / "a", cache=cache)
+        record = train(settings, tmp_path / "a", store=store)
     except ValueError as error:
         # A network that is not for fields on points says so, in its own words.
         assert model not in ("funcattn", "no_attention")
@@ -159,7 +154,12 @@ def test_every_model_trains(tmp_path: Path, cache: Path, model: str) -> None:
         assert np.isfinite(record["test"]["relative_l2"])
 
 
-def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert facts("x")["commit"] == "unknown"
-    assert facts("x")["threads"] == torch.get_num_threads()
+def test_data_that_are_not_those_of_the_run_are_refused(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    shutil.copytree(finished, folder)
+    path = folder / "settings.json"
+    settings = json.loads(path.read_text())
+    settings["data"]["seed"] = 1
+    path.write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match="the data changed since the run began"):
+        evaluate_run(folder, "validation", Store(tmp_path / "data"))

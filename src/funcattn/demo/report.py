@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from funcattn.data import grid_positions, trapezoid_weights
+from funcattn.data import Store, StoredSet, grid_positions, trapezoid_weights
 from funcattn.serve import load
 from funcattn.tasks.darcy import DarcySettings
 from funcattn.tasks.losses import relative_l2
 from funcattn.training.checkpoint import write_whole
 from funcattn.training.report import describe_run
 from funcattn.viz import Panel, Picture, Section, Table, field_rows, write_run_report
-
-Fields = npt.NDArray[np.float32]
 
 
 def percent(error: float) -> str:
@@ -33,15 +30,17 @@ def nearest_neighbour(a: Tensor, u: Tensor, queries: Tensor) -> Tensor:
 
 
 def report(
-    folder: Path,
+    store: Store,
     settings: DarcySettings,
     runs: Mapping[str, Path],
     records: Mapping[str, Mapping[str, Any]],
-    fine: tuple[Fields, Fields],
+    made: StoredSet,
 ) -> dict[str, Any]:
     """Compare with honest yardsticks, write the report, and return what it says as a record."""
-    a_fine, u_fine = (torch.from_numpy(fields) for fields in fine)
-    every = (settings.data.stride * (a_fine.shape[1] - 1)) // (settings.data.nodes - 1)
+    a_fine, u_fine = (
+        torch.from_numpy(made.read(name, range(len(made)))) for name in ("permeability", "pressure")
+    )
+    every = settings.data.stride // settings.data.keep
     a, u = a_fine[:, ::every, ::every], u_fine[:, ::every, ::every]
     fit, test = slice(0, settings.data.train), slice(-settings.data.test, None)
     guesses = {
@@ -103,7 +102,7 @@ def report(
         ],
     )
     page = replace(
-        describe_run(runs["functional attention"], folder),
+        describe_run(runs["functional attention"], store),
         title="Functional attention learns Darcy flow",
         summary=(
             f"Relative error {percent(error)} on {settings.data.test} test samples that were read "
@@ -113,8 +112,8 @@ def report(
         ),
         first=[comparison],
     )
-    write_run_report(folder / "report.html", page)
-    write_whole(folder / "record.json", json.dumps(record, indent=1) + "\n")
+    write_run_report(store.folder / "report.html", page)
+    write_whole(store.folder / "record.json", json.dumps(record, indent=1) + "\n")
     return record
 
 

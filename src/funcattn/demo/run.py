@@ -12,23 +12,22 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from funcattn.data import worker_pool
+from funcattn.data import Store, worker_pool
 from funcattn.demo.report import percent, report
 from funcattn.settings import NetworkSettings, OptimisationSettings
-from funcattn.tasks.darcy import DarcyData, DarcySettings, darcy_fields
+from funcattn.tasks.darcy import Darcy, DarcyData, DarcySettings
 from funcattn.training.loop import State
 from funcattn.training.run import train
 
 # Chosen on validation data.
 SETTINGS = DarcySettings(
     task="darcy",
-    data=DarcyData(nodes=169, stride=8, train=1000, validation=100, test=100),
+    data=DarcyData(nodes=169, stride=8, keep=4, train=1000, validation=100, test=100),
     network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=1 / 21),
     optimisation=OptimisationSettings(optimiser="muon", epochs=10, batch=8, clip=1.0),
     checkpoint_seconds=5.0,
 )
-FINER = 2
-"""The network is asked on a grid with so many times fewer nodes left out."""
+COMMAND = "python -m funcattn.demo"
 NETWORKS = {"functional attention": "funcattn", "without attention": "no_attention"}
 
 _steps_done: Any = None
@@ -51,9 +50,9 @@ def _train(place: int, settings: DarcySettings, folder: Path, cache: Path) -> di
         settings,
         folder,
         resume=(folder / "settings.json").exists(),
-        cache=cache,
+        store=Store(cache),
         on_step=count,
-        command="python -m funcattn.demo",
+        command=COMMAND,
         heeds_signals=False,
     )
 
@@ -73,33 +72,35 @@ def run(settings: DarcySettings, folder: Path, console: Console) -> dict[str, An
         Progress(*columns, console=console) as progress,
     ):
         how = settings.data
-        samples = how.train + how.validation + how.test
-        solving = progress.add_task("Darcy flow, solved", total=samples)
-        fine = darcy_fields(
-            replace(how, stride=how.stride // FINER),
+        task = Darcy(settings)
+        solving = progress.add_task("Darcy flow, solved", total=task.count)
+        store = Store(
             folder,
-            lambda done, total: progress.update(solving, completed=done, total=total),
+            workers=len(NETWORKS),
+            advance=lambda done, total: progress.update(solving, completed=done, total=total),
+            note={"command": COMMAND},
         )
-        progress.update(solving, completed=samples)
+        made = store.made(task.recipe(), how.seed, task.count)
+        progress.update(solving, completed=task.count)
         how_long = settings.optimisation
         steps = how_long.epochs * -(-how.train // how_long.batch)
         bars = [progress.add_task(f"Training, {name}", total=steps) for name in NETWORKS]
         jobs = [
-            pool.apply_async(
-                _train, (place, replace(settings, model=model), run_folder(folder, name), folder)
+            pool.submit(
+                _train, place, replace(settings, model=model), run_folder(folder, name), folder
             )
             for place, (name, model) in enumerate(NETWORKS.items())
         ]
-        while not all(job.ready() for job in jobs):
+        while not all(job.done() for job in jobs):
             time.sleep(0.2)
             for bar, done in zip(bars, steps_done[:], strict=True):
                 progress.update(bar, completed=done)
-        records = {name: job.get() for name, job in zip(NETWORKS, jobs, strict=True)}
+        records = {name: job.result() for name, job in zip(NETWORKS, jobs, strict=True)}
         for bar in bars:
             progress.update(bar, completed=steps)
     with console.status("Testing and writing the report"):
         runs = {name: run_folder(folder, name) for name in NETWORKS}
-        return report(folder, settings, runs, records, fine)
+        return report(store, settings, runs, records, made)
 
 
 def run_folder(folder: Path, name: str) -> Path:

@@ -36,6 +36,8 @@ class Shape:
     """Whether a time is an input."""
     context: bool = False
     """Whether observations at other points are an input."""
+    periodic: bool = False
+    """Whether space is a torus."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def _functional_attention(settings: NetworkSettings, shape: Shape) -> OperatorTr
     reach = settings.reach
     features: FeatureMap = Pointwise
     if reach is not None:
-        features = partial(Stencil, reach=reach, dims=shape.space)
+        features = partial(Stencil, reach=reach, dims=shape.space, periodic=shape.periodic)
 
     def attention(width: int) -> FunctionalAttention:
         return FunctionalAttention(

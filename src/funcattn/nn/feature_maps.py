@@ -52,12 +52,21 @@ class Stencil(nn.Module):
     reach: distance of the neighbours, as a fraction of the axis (or one number an axis). With
     reach = 1/(N - 1) a grid of N points an axis sees the ordinary 3x3 convolution, with replicated
     instead of zero padding.
+    periodic: the box is a torus, with grid points at 0, 1/N, ..., 1 - 1/N of each axis; neighbours
+    beyond an end are those at the other.
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, reach: float | Sequence[float] = 1 / 32, dims: int = 2
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        reach: float | Sequence[float] = 1 / 32,
+        dims: int = 2,
+        periodic: bool = False,
     ) -> None:
         super().__init__()
+        self.periodic = periodic
         if dims not in _CONVOLUTIONS:
             raise ValueError(f"dims: expected 1, 2 or 3, got {dims}")
         self.reach = per_dimension(reach, dims)
@@ -71,7 +80,10 @@ class Stencil(nn.Module):
         """Apply the stencil on the grid of `points`; masked points count as 0."""
         u = _on_grid(x, points, dims=len(self.reach))
         assert points.grid is not None
-        steps = [r * (length - 1) for r, length in zip(self.reach, points.grid, strict=True)]
+        steps = [
+            r * (length if self.periodic else length - 1)
+            for r, length in zip(self.reach, points.grid, strict=True)
+        ]
         if all(abs(step - round(step)) < 1e-6 <= round(step) for step in steps):
             out = self._dilated(u, [round(step) for step in steps])
         else:
@@ -81,7 +93,8 @@ class Stencil(nn.Module):
     def _dilated(self, u: Float[Tensor, "b *grid c"], steps: list[int]) -> Tensor:
         """Neighbours that fall on grid points: a dilated convolution, the fast case."""
         padding = [step for step in reversed(steps) for _ in range(2)]
-        padded = F.pad(u.movedim(-1, 1), padding, mode="replicate")
+        mode = "circular" if self.periodic else "replicate"
+        padded = F.pad(u.movedim(-1, 1), padding, mode=mode)
         convolution = _CONVOLUTIONS[len(steps)]
         return convolution(padded, self.weight, self.bias, dilation=steps).movedim(1, -1)
 
@@ -92,7 +105,7 @@ class Stencil(nn.Module):
         for offset, tap in zip(offsets, self.weight.flatten(2).unbind(-1), strict=True):
             shifted = u
             for axis, (o, step) in enumerate(zip(offset, steps, strict=True), start=1):
-                shifted = _shift(shifted, o * step, axis)
+                shifted = _shift(shifted, o * step, axis, periodic=self.periodic)
             out = out + shifted @ tap.T
         return out
 
@@ -123,15 +136,18 @@ def _on_grid(x: Tensor, points: Points, *, dims: int) -> Tensor:
     return x.unflatten(1, grid)
 
 
-def _shift(u: Tensor, by: float, axis: int) -> Tensor:
-    """u at index + by along an axis: linear between grid points, constant beyond the ends."""
+def _shift(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:
+    """u at index + by along an axis: linear between grid points, beyond the ends as they say."""
     if by == 0:
         return u
-    last = u.shape[axis] - 1
-    place = (torch.arange(last + 1, dtype=torch.float64, device=u.device) + by).clamp(0, last)
-    below = place.floor().clamp(max=max(last - 1, 0))
-    fraction = (place - below).to(u.dtype)
-    fraction = fraction.view(-1, *(1,) * (u.ndim - axis - 1))
-    low = u.index_select(axis, below.long())
-    high = u.index_select(axis, (below.long() + 1).clamp(max=last))
+    length = u.shape[axis]
+    place = torch.arange(length, dtype=torch.float64, device=u.device) + by
+    if not periodic:
+        place = place.clamp(0, length - 1)
+    below = place.floor()
+    fraction = (place - below).to(u.dtype).view(-1, *(1,) * (u.ndim - axis - 1))
+    index = below.long()
+    # Without a period the point above the last one has no weight.
+    low = u.index_select(axis, index % length)
+    high = u.index_select(axis, (index + 1) % length)
     return torch.lerp(low, high, fraction)

@@ -42,6 +42,8 @@ class Predictor:
     ) -> Field:
         """The output fields at the points, (b n o); numpy in, numpy out, torch in, torch out.
 
+        Tasks in time give all their frames: (b n t), or (b n t o) where the time is an input.
+
         positions (b n s), values (b n i) where the task has input values, both also without b for
         one sample; grid: axis lengths where the points form a grid, row-major; mask (b n), True at
         real points; weights (b n); context: observations, where the task has them.
@@ -104,7 +106,7 @@ class Predictor:
                 raise ValueError(f"{name}: expected finite numbers, got some that are not")
         return Batch(
             **ready,
-            target=known.new_zeros(b, n, task.outputs),
+            target=known.new_zeros(b, n, *task.target_axes),
             grid=grid,
             mask=None if mask is None else mask.to(known.device),
         )

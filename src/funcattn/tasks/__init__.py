@@ -1,10 +1,16 @@
 """One file a benchmark: data, split, loss, metric, the settings of the paper."""
 
 from funcattn.tasks.base import Splits, Task
+from funcattn.tasks.burgers import Burgers
 from funcattn.tasks.darcy import Darcy
+from funcattn.tasks.darcy_notch import DarcyNotch
 from funcattn.tasks.few_shot import FewShot
+from funcattn.tasks.navier_stokes import NavierStokes
 from funcattn.tasks.rna import Rna
+from funcattn.tasks.solved import Solved
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Darcy, FewShot, Rna)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (FewShot, Burgers, Darcy, DarcyNotch, NavierStokes, Rna)
+}
 
-__all__ = ["TASKS", "Splits", "Task"]
+__all__ = ["TASKS", "Solved", "Splits", "Task"]

@@ -6,21 +6,19 @@ network once, tasks in time call it for each frame.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch, Sample
+from funcattn.data import Batch, Sample, Store
 from funcattn.settings import Preset, Profile, RunSettings
+
+Settings = TypeVar("Settings", bound=RunSettings)
 
 Network = Callable[..., Tensor]
 """Called as `network(positions, values, grid=..., mask=..., weights=...)`, in real units."""
-
-Advance = Callable[[int, int], None]
-"""Progress: called with (done, total)."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class Task(ABC):
     outputs: ClassVar[int]
     timed: ClassVar[bool] = False
     """Whether the network takes a time."""
+    periodic: ClassVar[bool] = False
+    """Whether space is a torus."""
     observed: ClassVar[bool] = False
     """Whether the network takes observations at other points."""
     headline: ClassVar[str]
@@ -65,8 +65,8 @@ class Task(ABC):
         """The settings of a profile (how large) and a preset (how trained)."""
 
     @abstractmethod
-    def splits(self, cache: Path, advance: Advance) -> Splits:
-        """The samples, made or read; what is made is kept in the cache folder."""
+    def splits(self, store: Store) -> Splits:
+        """The samples, made or read; what a solver makes is kept in the store."""
 
     @abstractmethod
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
@@ -75,6 +75,11 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
         """By name, one number for each sample, (b,); `headline` is among them."""
+
+    @property
+    def target_axes(self) -> tuple[int, ...]:
+        """The lengths of a target's axes after the points; (b n *target_axes) in a batch."""
+        return (self.outputs,)
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         """What the network says of a batch, shaped as its target."""
@@ -91,3 +96,11 @@ class Task(ABC):
     def augmented(self, sample: Sample, random: torch.Generator) -> Sample:  # noqa: ARG002
         """A training sample, changed at random where the task has a symmetry to teach."""
         return sample
+
+
+def modern(settings: Settings) -> Settings:
+    """The settings with our optimisation in place of the paper's, and nothing else changed."""
+    how = replace(
+        settings.optimisation, optimiser="muon", clip=1.0, reduction="mean", start_divisor=25.0
+    )
+    return replace(settings, optimisation=replace(how, end_divisor=1e4))

@@ -4,44 +4,35 @@
 random field (Li et al. 2020). Solved on a fine grid, kept on a coarser one that is nested in it.
 """
 
-import hashlib
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from typing import ClassVar, Literal, overload
-from zipfile import BadZipFile
+from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-import torch
 from torch import Tensor
 
-from funcattn.data import Batch, Sample, grid_positions, trapezoid_weights, worker_pool
+from funcattn.data import Batch, Recipe, Sample
+from funcattn.data.public_files import DARCY
 from funcattn.pde import darcy
 from funcattn.settings import (
-    DataSettings,
     NetworkSettings,
     OptimisationSettings,
     Preset,
     Profile,
     RunSettings,
 )
-from funcattn.tasks.base import Advance, Splits, Task
+from funcattn.tasks.base import modern
 from funcattn.tasks.losses import relative_gradient, relative_l2
-
-Fields = npt.NDArray[np.float32]
+from funcattn.tasks.solved import Array, GridData, Part, Solved, on_grid
 
 
 @dataclass(frozen=True)
-class DarcyData(DataSettings):
-    """Darcy samples: solved on `nodes` points an axis, every `stride`-th of them kept."""
+class DarcyData(GridData):
+    """Darcy samples: solved on `nodes` points an axis, every `stride`-th of them used."""
 
     nodes: int = 421
     stride: int = 5
-    workers: int = 2
-    """Processes that solve; they change nothing in the result."""
+    keep: int = 1
+    """Every so-many-th node is stored; a divisor of the stride."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +40,10 @@ class DarcyData(DataSettings):
             raise ValueError(
                 f"stride: expected a divisor of nodes - 1 = {self.nodes - 1}, so that the coarse "
                 f"grid is nested in the fine one, got {self.stride}"
+            )
+        if self.keep < 1 or self.stride % self.keep:
+            raise ValueError(
+                f"keep: expected a divisor of the stride, {self.stride}, got {self.keep}"
             )
 
 
@@ -59,34 +54,7 @@ class DarcySettings(RunSettings):
     data: DarcyData = field(default_factory=DarcyData)
 
 
-class GridSamples(Sequence[Sample]):
-    """Samples from stacked input and target fields (samples, *grid)."""
-
-    def __init__(self, inputs: Fields, targets: Fields) -> None:
-        self.inputs, self.targets = inputs, targets
-        self.grid = tuple(inputs.shape[1:])
-        self.positions, self.weights = grid_positions(self.grid), trapezoid_weights(self.grid)
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> "GridSamples": ...
-    def __getitem__(self, index: int | slice) -> "Sample | GridSamples":
-        if isinstance(index, slice):
-            return GridSamples(self.inputs[index], self.targets[index])
-        return Sample(
-            positions=self.positions,
-            values=torch.from_numpy(self.inputs[index]).reshape(-1, 1),
-            target=torch.from_numpy(self.targets[index]).reshape(-1, 1),
-            grid=self.grid,
-            weights=self.weights,
-        )
-
-
-class Darcy(Task):
+class Darcy(Solved):
     """Permeability to pressure."""
 
     name: ClassVar = "darcy"
@@ -97,6 +65,7 @@ class Darcy(Task):
     headline: ClassVar = "relative_l2"
     normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset({"input", "output"})
     picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "grid"
+    layout: ClassVar = DARCY
 
     @classmethod
     def defaults(cls, profile: Profile, preset: Preset) -> DarcySettings:
@@ -109,7 +78,7 @@ class Darcy(Task):
         if profile == "cpu":
             settings = replace(
                 settings,
-                data=DarcyData(nodes=211, stride=10, train=1000, validation=100, test=100),
+                data=DarcyData(nodes=211, stride=10, keep=5, train=1000, validation=100, test=100),
                 network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=1 / 21),
                 optimisation=replace(settings.optimisation, epochs=30, batch=8),
             )
@@ -120,28 +89,30 @@ class Darcy(Task):
                 network=NetworkSettings(width=16, layers=2, heads=2, bases=4, reach=1 / 8),
                 optimisation=replace(settings.optimisation, epochs=3),
             )
-        if preset == "modern":
-            settings = replace(
-                settings,
-                optimisation=replace(
-                    settings.optimisation, optimiser="muon", clip=1.0, reduction="mean"
-                ),
-            )
-        return settings
+        return modern(settings) if preset == "modern" else settings
 
-    def splits(self, cache: Path, advance: Advance) -> Splits:
-        """Samples in their order: training, validation, test."""
+    def recipe(self) -> Recipe:
+        """Solved on all nodes, some of them stored."""
         how = self.settings.data
         assert isinstance(how, DarcyData)
-        inputs, targets = darcy_fields(how, cache, advance)
-        samples = GridSamples(inputs, targets)
-        chosen = how.train + how.validation
-        return Splits(
-            samples[: how.train],
-            samples[how.train : chosen],
-            samples[chosen:],
-            hashlib.sha256(inputs.tobytes() + targets.tobytes()).hexdigest(),
-        )
+        return Recipe(self.name, darcy.sample, {"nodes": how.nodes, "keep": how.keep})
+
+    def stride(self, part: Part) -> int:  # noqa: ARG002
+        """As the settings say."""
+        how = self.settings.data
+        assert isinstance(how, DarcyData)
+        return how.stride
+
+    @property
+    def kept(self) -> int:
+        """As the settings say."""
+        how = self.settings.data
+        assert isinstance(how, DarcyData)
+        return how.keep
+
+    def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
+        """Permeability in, pressure out."""
+        return on_grid(self, fields["permeability"][..., None], fields["pressure"][..., None])
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Relative L2 error, and a tenth of the gradient's."""
@@ -153,43 +124,3 @@ class Darcy(Task):
     def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Relative L2 error."""
         return {"relative_l2": relative_l2(prediction, batch.target)}
-
-
-def darcy_fields(how: DarcyData, cache: Path, advance: Advance) -> tuple[Fields, Fields]:
-    """Permeability and pressure of all samples; solved once, then kept in the cache folder."""
-    if how.path is not None:
-        raise ValueError("data.path: Darcy flow is made, not read; leave the path out")
-    count = how.train + how.validation + how.test
-    cache.mkdir(parents=True, exist_ok=True)
-    # A file with more points of the same grid serves as well.
-    kept = {
-        cache / f"darcy-{how.nodes}-{stride}-seed{how.seed}-{count}.npz": how.stride // stride
-        for stride in range(how.stride, 0, -1)
-        if how.stride % stride == 0
-    }
-    path, every = next(((p, k) for p, k in kept.items() if p.exists()), next(iter(kept.items())))
-    if not path.exists():
-        made = []
-        with worker_pool(how.workers) as pool:
-            for pair in pool.imap(partial(_sample, how=how), range(count), chunksize=4):
-                made.append(pair)
-                advance(len(made), count)
-        permeability, pressure = (np.stack(fields) for fields in zip(*made, strict=True))
-        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            with aside.open("wb") as file:
-                np.savez(file, permeability=permeability, pressure=pressure)
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return file["permeability"][:, ::every, ::every], file["pressure"][:, ::every, ::every]
-    except (ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it, to make it again") from error
-
-
-def _sample(index: int, how: DarcyData) -> tuple[Fields, Fields]:
-    a, u = darcy.sample(how.nodes, seed=how.seed, index=index)
-    every = slice(None, None, how.stride)
-    return a[every, every].astype(np.float32), u[every, every].astype(np.float32)

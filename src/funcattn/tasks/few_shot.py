@@ -8,14 +8,13 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch, Sample, collate
+from funcattn.data import Batch, Sample, Store, collate
 from funcattn.settings import (
     DataSettings,
     NetworkSettings,
@@ -24,7 +23,7 @@ from funcattn.settings import (
     Profile,
     RunSettings,
 )
-from funcattn.tasks.base import Advance, Network, Splits, Task
+from funcattn.tasks.base import Network, Splits, Task
 from funcattn.tasks.losses import mean_squared_error
 
 # One number a stream of samples, so that those of one are not those of another.
@@ -138,7 +137,7 @@ class FewShot(Task):
             )
         return settings
 
-    def splits(self, cache: Path, advance: Advance) -> Splits:  # noqa: ARG002
+    def splits(self, store: Store) -> Splits:  # noqa: ARG002
         """Streams of functions; nothing is kept, as making one takes less than reading it."""
         how = self._data
         if how.path is not None:

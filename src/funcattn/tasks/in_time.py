@@ -3,6 +3,8 @@
 Axes: b sample, n point, t frame, o channel of a frame.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,14 @@ class Autoregressive(Task):
     values (b n i) are the frames before, oldest first, as many channels as `inputs`; the target
     (b n t) the frames to come. In training the network sees the true frames, in evaluation its own.
     """
+
+    frames: ClassVar[int]
+    """Frames to come."""
+
+    @property
+    def target_axes(self) -> tuple[int, ...]:
+        """The frames."""
+        return (self.frames,)
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         """The frames, (b n t)."""
@@ -43,6 +53,13 @@ class Timed(Task):
     """
 
     timed = True
+    frames: ClassVar[int]
+    """Times at which the field is asked for."""
+
+    @property
+    def target_axes(self) -> tuple[int, ...]:
+        """The frames and the channels of each."""
+        return (self.frames, self.outputs)
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         """The fields, (b n t o)."""

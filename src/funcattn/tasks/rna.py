@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from funcattn.data import Batch, Sample
+from funcattn.data import Batch, Sample, Store
 from funcattn.data.rna import CLASSES, READY_FILE, RnaCloud, open_rna
 from funcattn.settings import (
     DataSettings,
@@ -23,7 +23,7 @@ from funcattn.settings import (
     Profile,
     RunSettings,
 )
-from funcattn.tasks.base import Advance, Splits, Task
+from funcattn.tasks.base import Splits, Task, modern
 from funcattn.tasks.losses import accuracy, cross_entropy
 
 
@@ -62,11 +62,11 @@ class Rna(Task):
     picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "cloud"
 
     @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> RnaSettings:  # noqa: ARG003
+    def defaults(cls, profile: Profile, preset: Preset) -> RnaSettings:
         """The paper's settings; fewer points and channels for two cores, and tiny ones for tests.
 
         Relative to the paper: its public code changes the rate once an epoch, and has no validation
-        set; both presets are the paper's.
+        set.
         """
         settings = RnaSettings(
             task=cls.name,
@@ -96,9 +96,9 @@ class Rna(Task):
                 network=replace(settings.network, width=16, layers=2, heads=2, bases=8),
                 optimisation=replace(settings.optimisation, epochs=2),
             )
-        return settings
+        return modern(settings) if preset == "modern" else settings
 
-    def splits(self, cache: Path, advance: Advance) -> Splits:  # noqa: ARG002
+    def splits(self, store: Store) -> Splits:
         """Clouds of the data set's own lists; the last tenth of its training list validates."""
         how = self.settings.data
         assert isinstance(how, RnaData)
@@ -116,7 +116,7 @@ class Rna(Task):
             surfaces.train[-tenth:][: how.validation],
             surfaces.test[: how.test],
         ]
-        clouds = surfaces.read([name for part in parts for name in part], how.points, advance)
+        clouds = surfaces.read([name for part in parts for name in part], how.points, store.advance)
         content = hashlib.sha256()
         for cloud in clouds:
             for piece in (cloud.name.encode(), cloud.points.tobytes(), cloud.labels.tobytes()):

@@ -13,9 +13,9 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -81,11 +81,12 @@ class Trainer:
         *,
         fabric: Fabric,
         on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
+        on_epoch: Callable[[Mapping[str, float]], None] = lambda line: None,  # noqa: ARG005
         heeds_signals: bool = True,
     ) -> None:
         self.task, self.splits, self.folder, self.fabric = task, splits, folder, fabric
         self.settings: RunSettings = task.settings
-        self.on_step, self.heeds_signals = on_step, heeds_signals
+        self.on_step, self.on_epoch, self.heeds_signals = on_step, on_epoch, heeds_signals
         self.state = State()
         self.surrogate = surrogate
         how = self.settings.optimisation
@@ -114,7 +115,8 @@ class Trainer:
         """Train to the last epoch, from wherever the state is."""
         started = time.monotonic() - self.state.seconds
         epochs = self.settings.optimisation.epochs
-        with torch.random.fork_rng(devices=[]), self._signals():
+        devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), self._signals():
             for epoch in range(self.state.epoch, epochs):
                 order = torch.randperm(
                     len(self.splits.train), generator=_random(self.settings.seed, epoch)
@@ -237,13 +239,16 @@ class Trainer:
             if self.fabric.is_global_zero:
                 self._save_best(epoch + 1)
         self.state.epoch, self.state.step, self.state.losses = epoch + 1, 0, 0.0
+        if self.fabric.is_global_zero:
+            self.on_epoch(line)
 
     # Saving and resuming
 
     def _save_best(self, epoch: int) -> None:
         folder = self.folder / "checkpoints" / f"best-{epoch:06d}"
         weights = model_tensors(self.evaluated)
-        save_checkpoint(folder, Checkpoint({"model": weights}, {"epoch": epoch}))
+        document = {"epoch": epoch, "fingerprint": self.splits.fingerprint}
+        save_checkpoint(folder, Checkpoint({"model": weights}, document))
 
     def save(self) -> None:
         """Write a checkpoint; leave with `Interrupted` if the run was asked to stop."""
@@ -256,6 +261,7 @@ class Trainer:
             document = {
                 "state": vars(self.state),
                 "fingerprint": self.splits.fingerprint,
+                "settings": asdict(self.settings),
                 "optimisers": [optimiser_document(o) for o in self.optimisers],
             }
             done = self.state.epoch * self.steps + self.state.step
@@ -285,22 +291,14 @@ class Trainer:
             except CheckpointError as error:
                 problems.append(str(error))
                 continue
-            if saved.document["fingerprint"] != self.splits.fingerprint:
+            check_fingerprint(saved, self.splits)
+            if differing := _differing(saved.document["settings"], asdict(self.settings)):
                 raise CheckpointError(
-                    "the data changed since the run began: its fingerprint was "
-                    f"{saved.document['fingerprint']} and is {self.splits.fingerprint}; bring the "
-                    "old data back, or start a new run"
+                    f"the settings of the run were changed since {folder} was written: "
+                    f"{'; '.join(differing)}. Bring the old ones back, or start a new run"
                 )
-            parts = {"model", *(f"optimiser{i}" for i in range(len(self.optimisers)))}
-            parts |= set() if self.averaged is None else {"averaged"}
             state = State(**saved.document["state"])
             done = state.epoch * self.steps + state.step
-            if saved.tensors.keys() != parts or done != _number(folder):
-                raise CheckpointError(
-                    "the optimiser, the moving average or the steps of an epoch are not those of "
-                    f"{folder}: the settings of the run were changed; bring the old ones back, or "
-                    "start a new run"
-                )
             restore_model(self.surrogate, saved.tensors["model"])
             if self.averaged is not None:
                 restore_model(self.averaged, saved.tensors["averaged"])
@@ -379,6 +377,28 @@ def evaluate(
         if start == 0:
             conditions = [float(torch.linalg.cond(s.double()).mean()) for s in systems]
     return metrics, conditions
+
+
+def check_fingerprint(saved: Checkpoint, splits: Splits) -> None:
+    """Refuse data that are not those of a checkpoint."""
+    was = saved.document["fingerprint"]
+    if was != splits.fingerprint:
+        raise CheckpointError(
+            f"the data changed since the run began: its fingerprint was {was} and is "
+            f"{splits.fingerprint}; bring the old data back, or start a new run"
+        )
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> list[str]:
+    """What decides the numbers and is not the same in both, in words."""
+    found = []
+    for name in old.keys() | new.keys():
+        before, now = old.get(name), new.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            found += _differing(before, now, f"{where}{name}.")
+        elif before != now and name not in ("checkpoint_seconds", "path"):
+            found.append(f"{where}{name} was {before} and is {now}")
+    return sorted(found)
 
 
 def best_checkpoint(folder: Path) -> Checkpoint:

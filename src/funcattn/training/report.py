@@ -8,26 +8,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from funcattn.data import Sample, collate
+from funcattn.data import Sample, Store, collate
 from funcattn.nn import FunctionalAttention
 from funcattn.tasks import TASKS, Task
 from funcattn.training.checkpoint import restore_model
 from funcattn.training.loop import best_checkpoint
 from funcattn.training.setup import build_surrogate, read_settings
-from funcattn.viz import Case, RunReport
+from funcattn.viz import Case, Panel, Row, RunReport, canvas, point_rows
 
+SMALL = 5_000
+"""Points of a sample that are drawn."""
 Floats = npt.NDArray[np.float32]
 
 
-def describe_run(folder: Path, cache: Path) -> RunReport:
+def describe_run(folder: Path, store: Store) -> RunReport:
     """The report of a finished run, ready to be written."""
     settings = read_settings(folder)
     record: dict[str, Any] = json.loads((folder / "record.json").read_text())
     history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     task = TASKS[settings.task](settings)
-    samples = task.splits(cache, lambda done, total: None).test  # noqa: ARG005
+    samples = task.splits(store).test
     surrogate = build_surrogate(task)
     restore_model(surrogate, best_checkpoint(folder).tensors["model"])
 
@@ -100,3 +103,31 @@ def _case(label: str, error: float, sample: Sample, prediction: Tensor) -> Case:
         prediction=(prediction.argmax(-1) if classes else prediction).numpy(),
         context=None if sample.context is None else sample.context.numpy(),
     )
+
+
+def sample_picture(task: Task, store: Store, count: int = 3) -> Figure:
+    """The first training samples of a task: what goes in, and what should come out."""
+    samples = task.splits(store).train
+    rows = []
+    for number in range(min(count, len(samples))):
+        sample = samples[number]
+        place = canvas(sample.positions.double().numpy(), sample.grid, most=SMALL)
+        inputs, target = sample.values, sample.target.reshape(len(sample.positions), -1)
+        panels = [] if inputs is None else _panels("input", inputs, "cividis")
+        rows.append(Row(f"sample {number}", place, [*panels, *_panels("output", target)]))
+    return point_rows(rows)
+
+
+def _panels(name: str, fields: Tensor, colours: str = "viridis", most: int = 4) -> list[Panel]:
+    """Up to four channels (n k), evenly spread, in one colour range."""
+    channels = fields.shape[1]
+    shown = np.unique(np.linspace(0, channels - 1, min(channels, most)).round().astype(int))
+    return [
+        Panel(
+            name if channels == 1 else f"{name} {channel + 1}",
+            fields[:, channel].double().numpy(),
+            colours,
+            scale=name,
+        )
+        for channel in shown.tolist()
+    ]

@@ -8,28 +8,27 @@ report.html        the same, to look at
 """
 
 import csv
-import fcntl
 import io
 import json
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
+from filelock import FileLock, Timeout
 from lightning_fabric import Fabric
 
+from funcattn.data import Store
 from funcattn.models import Surrogate
+from funcattn.provenance import facts
 from funcattn.settings import RunSettings
 from funcattn.tasks import TASKS, Splits
 from funcattn.training.checkpoint import restore_model, write_whole
-from funcattn.training.loop import State, Trainer, best_checkpoint, evaluate
+from funcattn.training.loggers import LoggerName, open_logger
+from funcattn.training.loop import State, Trainer, best_checkpoint, check_fingerprint, evaluate
 from funcattn.training.report import describe_run
 from funcattn.training.setup import RunError, build_surrogate, read_settings
 from funcattn.viz import write_run_report
@@ -40,9 +39,9 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
-    cache: Path,
+    store: Store,
     devices: int = 1,
-    on_data: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+    logger: LoggerName | None = None,
     on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
     command: str = "",
     heeds_signals: bool = True,
@@ -62,12 +61,12 @@ def train(
     with _only_one(folder):
         record = folder / "record.json"
         if record.exists():
-            return _reported(folder, cache)
+            return _reported(folder, store)
         task = TASKS[settings.task](settings)
-        splits = task.splits(cache, on_data)
+        splits = task.splits(store)
         surrogate = build_surrogate(task)
         _fit(surrogate, splits, task.outputs)
-        fabric = Fabric(accelerator="auto", devices=devices, precision=settings.precision)
+        fabric = _fabric(devices, settings.precision)
         fabric.launch()
         trainer = Trainer(
             task,
@@ -81,6 +80,8 @@ def train(
         if fabric.is_global_zero:
             write_whole(folder / "settings.json", json.dumps(asdict(settings), indent=1) + "\n")
         trainer.resume()
+        if logger is not None and fabric.is_global_zero:
+            trainer.on_epoch = open_logger(logger, folder, settings, trainer.state.epoch)
         try:
             trainer.run()
         except BaseException:
@@ -91,9 +92,9 @@ def train(
         _write_logs(trainer, folder)
         _finish(trainer, folder, command)
         if fabric.is_global_zero:
-            _reported(folder, cache)
+            _reported(folder, store)
         fabric.barrier()
-        return _reported(folder, cache)
+        return _reported(folder, store)
 
 
 def _fit(surrogate: Surrogate, splits: Splits, outputs: int) -> None:
@@ -106,11 +107,11 @@ def _fit(surrogate: Surrogate, splits: Splits, outputs: int) -> None:
     )
 
 
-def _reported(folder: Path, cache: Path) -> dict[str, Any]:
+def _reported(folder: Path, store: Store) -> dict[str, Any]:
     """The record of a finished run, after its report is there."""
     path = folder / "report.html"
     if not path.exists():
-        write_run_report(path, describe_run(folder, cache))
+        write_run_report(path, describe_run(folder, store))
     record: dict[str, Any] = json.loads((folder / "record.json").read_text())
     return record
 
@@ -132,37 +133,12 @@ def _finish(trainer: Trainer, folder: Path, command: str) -> None:
         "parameters": sum(p.numel() for p in trainer.surrogate.network.parameters()),
         "data": trainer.splits.fingerprint,
         "test_values": metrics,
-        **facts(command),
+        "command": command or " ".join(sys.argv),
+        **facts(),
         "settings": asdict(task.settings),
     }
     if trainer.fabric.is_global_zero:
         write_whole(folder / "record.json", json.dumps(record, indent=1) + "\n")
-
-
-def facts(command: str) -> dict[str, Any]:
-    """How a number came to be: command, commit, machine, versions."""
-    return {
-        "command": command or " ".join(sys.argv),
-        "commit": _commit(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-        "threads": torch.get_num_threads(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("funcattn", "torch", "numpy")},
-        },
-    }
-
-
-def _commit() -> str:
-    """The commit of the source this runs from, marked where the tree differs from it."""
-    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        run = subprocess.run(
-            describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return run.stdout.strip()
 
 
 def _write_logs(trainer: Trainer, folder: Path) -> None:
@@ -182,23 +158,35 @@ def _write_logs(trainer: Trainer, folder: Path) -> None:
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
     """Refuse a second process of this machine in the same folder; a dead one holds nothing."""
-    rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
-    with (folder / ".lock").open("w") as file:
-        try:
-            if rank == 0:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{folder}: another process is training into this folder") from None
+    lock = FileLock(folder / ".lock")
+    try:
+        if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0:
+            lock.acquire(timeout=0)
+    except Timeout:
+        raise RunError(f"{folder}: another process is training into this folder") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
-def evaluate_run(folder: Path, split: str, cache: Path) -> dict[str, list[float]]:
+def _fabric(devices: int, precision: Any) -> Fabric:
+    """On this machine, or as one of the processes that torchrun started on one or several."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return Fabric(accelerator="auto", devices=devices, precision=precision)
+    local, world = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+    return Fabric(accelerator="auto", devices=local, num_nodes=world // local, precision=precision)
+
+
+def evaluate_run(folder: Path, split: str, store: Store) -> dict[str, list[float]]:
     """Metrics of each sample of a split, by the run's best weights."""
     settings = read_settings(folder)
     task = TASKS[settings.task](settings)
-    splits = task.splits(cache, lambda done, total: None)  # noqa: ARG005
+    splits = task.splits(store)
     surrogate = build_surrogate(task)
-    restore_model(surrogate, best_checkpoint(folder).tensors["model"])
+    best = best_checkpoint(folder)
+    check_fingerprint(best, splits)
+    restore_model(surrogate, best.tensors["model"])
     samples = splits.test if split == "test" else splits.validation
     fabric = Fabric(accelerator="auto", devices=1, precision=settings.precision)
     return evaluate(task, fabric.to_device(surrogate), samples, fabric)[0]

@@ -17,9 +17,10 @@ class RunError(Exception):
 def build_surrogate(task: Task) -> Surrogate:
     """The task's network with its normalisers, its weights drawn from the seed of the run."""
     settings = task.settings
+    shape = Shape(task.space, task.inputs, task.outputs, task.timed, task.observed, task.periodic)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        shape = Shape(task.space, task.inputs, task.outputs, task.timed, task.observed)
+        # Weights are drawn on the CPU; the random state of other devices is left alone.
+        torch.default_generator.manual_seed(settings.seed)
         network = build_model(settings.model, settings.network, shape)
     surrogate = Surrogate(
         network,

@@ -1,0 +1,89 @@
+"""What a sample of each data set costs: CPU seconds of one thread.
+
+    python benchmarks/solvers.py [NAME ...] [--samples 5]
+
+prints a table, and writes results/solvers.json with commit and machine beside the numbers. The
+yardstick is what a first prototype of each solver took, on a machine of the same kind.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from funcattn.pde import burgers, darcy, darcy_notch, navier_stokes
+from funcattn.provenance import facts
+
+RESULTS = Path(__file__).parent.parent / "results" / "solvers.json"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A solver at one size."""
+
+    make: Callable[..., Mapping[str, Any]]
+    parameters: Mapping[str, Any]
+    yardstick: float
+    """CPU seconds a sample."""
+
+
+CASES = {
+    "burgers 8192": Case(burgers.sample, {"points": 8192}, 0.0045),
+    "darcy 421": Case(darcy.sample, {"nodes": 421}, 0.50),
+    "darcy 211": Case(darcy.sample, {"nodes": 211}, 0.16),
+    "darcy 85": Case(darcy.sample, {"nodes": 85}, 0.04),
+    "darcy_notch 101": Case(darcy_notch.sample, {"nodes": 101}, 0.0039),
+    "navier_stokes 64": Case(navier_stokes.sample, {"points": 64, "keep": 64}, 0.43),
+    "navier_stokes 128": Case(navier_stokes.sample, {"points": 128, "keep": 64}, 2.2),
+    "navier_stokes 256": Case(navier_stokes.sample, {"points": 256, "keep": 64}, 17.5),
+}
+
+
+def seconds(case: Case, samples: int) -> list[float]:
+    """CPU seconds of each sample, after one that warms caches and compiles."""
+    took = []
+    for index in range(-1, samples):
+        rng = np.random.default_rng([0, index + 1])
+        start = time.process_time()
+        case.make(**case.parameters, rng=rng)
+        took.append(time.process_time() - start)
+    return took[1:]
+
+
+def main() -> None:
+    """Time the solvers that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="beginnings of names; default: all")
+    parser.add_argument("--samples", type=int, default=5)
+    asked = parser.parse_args()
+    chosen = [name for name in CASES if not asked.names or name.startswith(tuple(asked.names))]
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    print(f"{'solver':24}{'seconds a sample':>18}{'yardstick':>12}{'ratio':>8}")
+    for name in chosen:
+        case = CASES[name]
+        took = seconds(case, asked.samples)
+        middle = statistics.median(took)
+        print(f"{name:24}{middle:18.4g}{case.yardstick:12.4g}{case.yardstick / middle:8.2f}")
+        found[name] = {
+            "seconds": took,
+            "median": middle,
+            "yardstick": case.yardstick,
+            "parameters": dict(case.parameters),
+            "command": " ".join(["python", *sys.argv]),
+            **facts(),
+        }
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
