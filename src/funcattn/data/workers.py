@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from multiprocessing import active_children, current_process, get_context
 from typing import Any
 
-
 _UNGUARDED = (
     "the worker processes could not start. They read the script that starts them: one that makes "
     "data has to do so below `if __name__ == '__main__':`"
