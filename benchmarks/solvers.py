@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from funcattn.pde import burgers, darcy, darcy_notch, navier_stokes
+from funcattn.pde import burgers, darcy, darcy_notch, elasticity, navier_stokes, panel, pipe
 from funcattn.provenance import facts
 
 RESULTS = Path(__file__).parent.parent / "results" / "solvers.json"
@@ -45,6 +45,9 @@ CASES = {
     "darcy_notch 101": Case(darcy_notch.sample, {"nodes": 101}, 0.0039),
     "navier_stokes 64": Case(navier_stokes.sample, {"points": 64, "keep": 64}, 0.43),
     "navier_stokes 128": Case(navier_stokes.sample, {"points": 128, "keep": 64}, 2.2),
+    "elasticity 972": Case(elasticity.sample, {}, 0.034),
+    "pipe 129": Case(pipe.sample, {}, 2.45),
+    "panel 32000": Case(panel.sample, {}, 2.04),
     "navier_stokes 256": Case(navier_stokes.sample, {"points": 256, "keep": 64}, 17.5),
 }
 

@@ -298,7 +298,7 @@ class Info:
         console.print_json(data=stored.provenance)
         if len(stored) >= task.count:
             picture = stored.path.with_suffix(".png")
-            sample_picture(task, store).savefig(picture)
+            sample_picture(task, store).savefig(picture, bbox_inches="tight", dpi=80)
             console.print(f"A few samples: {picture}", markup=False, soft_wrap=True)
 
     def _run_folder(self, rest: list[str], console: Console) -> None:

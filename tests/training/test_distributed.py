@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -182,3 +183,37 @@ def test_a_bad_loss_in_one_process_ends_both(
     assert [path.name for path in (tmp_path / "run").glob("bad*")] == [
         "bad_batch_epoch1_step3_rank1"
     ]
+
+
+@pytest.mark.full
+def test_torchrun_trains_on_two_machines_as_one_process_does(
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2"]
+    launcher += ["--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    launcher += ["--rdzv-endpoint", f"127.0.0.1:{port}", "-m", "funcattn"]
+    line = ["train", "darcy", "--profile", "smoke", "--cache", str(store.folder)]
+    line += ["--precision", "64-true", "--optimisation.optimiser", "adamw", "--out"]
+    started += [
+        subprocess.Popen(
+            [*launcher, *line, str(tmp_path / "both")],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in started:
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+    subprocess.run([sys.executable, "-m", "funcattn", *line, str(tmp_path / "one")], check=True)
+    both, one = (
+        json.loads((tmp_path / name / "record.json").read_text())["test_values"]["relative_l2"]
+        for name in ("both", "one")
+    )
+    assert both == pytest.approx(one, rel=1e-6)

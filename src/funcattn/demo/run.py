@@ -24,7 +24,9 @@ SETTINGS = DarcySettings(
     task="darcy",
     data=DarcyData(nodes=169, stride=8, keep=4, train=1000, validation=100, test=100),
     network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=1 / 21),
-    optimisation=OptimisationSettings(optimiser="muon", epochs=10, batch=8, clip=1.0),
+    optimisation=OptimisationSettings(
+        optimiser="muon", muon_rate=2e-2, epochs=10, batch=8, clip=1.0
+    ),
     checkpoint_seconds=5.0,
 )
 COMMAND = "python -m funcattn.demo"
