@@ -23,7 +23,6 @@ from funcattn.viz.figures import (
     LineCase,
     Panel,
     Row,
-    basis_gallery,
     field_rows,
     frame_strip,
     label_rows,
@@ -34,7 +33,6 @@ from funcattn.viz.figures import (
 from funcattn.viz.plots import (
     Chart,
     charts,
-    curves,
     histogram,
     layer_curves,
 )
@@ -274,13 +272,11 @@ def test_truth_and_prediction_share_their_colours_and_the_error_starts_at_zero(
     assert len(bars) == 2  # one for both that share, one for the error
 
 
-def test_plain_arrays_are_drawn_in_rows_and_galleries() -> None:
+def test_plain_arrays_are_drawn_in_rows() -> None:
     field = np.arange(12.0).reshape(4, 3)
     rows = field_rows({"a": [Panel("f", field), Panel("g", field)], "b": [Panel("f", field)]})
     assert [axis.get_ylabel() for axis in rows.axes if axis.get_ylabel()] == ["a", "b"]
     np.testing.assert_array_equal(rows.axes[0].images[0].get_array(), field.T)
-    gallery = basis_gallery([field] * 3, ["1", "2", "3"], columns=2)
-    assert list(panels_of(gallery)) == ["1", "2", "3"]
 
 
 def test_functions_of_both_signs_have_a_neutral_zero() -> None:
@@ -473,11 +469,10 @@ def layers() -> Figure:
         tall_gallery,
         layers,
         lambda: histogram([1e-5, 2e-5, 3e-5], x_label="relative error"),
-        lambda: curves({"a": [1.0, 0.1]}, x_label="epoch", y_label="error", marked=2),
     ],
     ids=[
         *("plain", "cloud", "labels", "strip", "strip on a line", "lines", "training"),
-        *("tall gallery", "layers", "histogram", "curves"),
+        *("tall gallery", "layers", "histogram"),
     ],
 )
 def test_nothing_is_cut_off_and_no_title_is_written_over_another(

@@ -155,6 +155,8 @@ class Store:
 
     def made(self, recipe: Recipe, seed: int, count: int) -> StoredSet:
         """The set with at least so many samples; what is missing is made now."""
+        if count < 1:
+            raise ValueError(f"samples: expected at least 1, got {count}")
         ready = self.find(recipe, seed)
         if ready is not None and len(ready) >= count:
             return ready

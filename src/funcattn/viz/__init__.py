@@ -6,7 +6,6 @@ from funcattn.viz.figures import (
     LineCase,
     Panel,
     Row,
-    basis_gallery,
     field_rows,
     frame_strip,
     label_rows,
@@ -17,7 +16,6 @@ from funcattn.viz.figures import (
 from funcattn.viz.plots import (
     Chart,
     charts,
-    curves,
     histogram,
     layer_curves,
 )
@@ -36,10 +34,8 @@ __all__ = [
     "RunReport",
     "Section",
     "Table",
-    "basis_gallery",
     "canvas",
     "charts",
-    "curves",
     "field_rows",
     "frame_strip",
     "histogram",

@@ -76,16 +76,23 @@ def point_rows(rows: Sequence[Row]) -> Figure:
     return _rows([(row.name, [(panel, row.canvas) for panel in row.panels]) for row in rows])
 
 
-def basis_gallery(functions: Sequence[Array], titles: Sequence[str], columns: int = 8) -> Figure:
-    """Small pictures of basis functions on 2-D arrays, each on its own colour range."""
-    return _gallery([_plain_image(values) for values in functions], functions, titles, columns)
-
-
 def point_gallery(
     place: Canvas, functions: Sequence[Array], titles: Sequence[str], columns: int = 8
 ) -> Figure:
     """Small pictures of basis functions (n,) on points, each on its own colour range."""
-    return _gallery([place] * len(functions), functions, titles, columns)
+    places = [place] * len(functions)
+    lines = [places[start : start + columns] for start in range(0, len(places), columns)]
+    figure, axes = _axes(lines, gap=0.08, title=0.25, most=1.6)
+    flat = [axis for line in axes for axis in line]
+    for axis, values, title in zip(flat, functions, titles, strict=True):
+        low, high = value_range([place.seen(values)])
+        look = Look(colormaps["magma"], Normalize(low, high))
+        if low < 0 < high:  # zero is where such a function does nothing: it gets the neutral colour
+            far = max(-low, high)
+            look = Look(colormaps["coolwarm"], Normalize(-far, far))
+        place.draw(axis, values, look)
+        axis.set_title(title, fontsize=9)
+    return figure
 
 
 @dataclass(frozen=True)
@@ -245,23 +252,6 @@ def _rows(rows: Sequence[tuple[str, Sequence[tuple[Panel, Canvas]]]]) -> Figure:
             elif not any(p is other for p in following for other in shared):
                 _bar(figure, [axis], look, place.ratio)
         _name_row(line[0], name, panels[0][1])
-    return figure
-
-
-def _gallery(
-    places: Sequence[Canvas], functions: Sequence[Array], titles: Sequence[str], columns: int
-) -> Figure:
-    lines = [places[start : start + columns] for start in range(0, len(places), columns)]
-    figure, axes = _axes(lines, gap=0.08, title=0.25, most=1.6)
-    flat = [axis for line in axes for axis in line]
-    for axis, place, values, title in zip(flat, places, functions, titles, strict=True):
-        low, high = value_range([place.seen(values)])
-        look = Look(colormaps["magma"], Normalize(low, high))
-        if low < 0 < high:  # zero is where such a function does nothing: it gets the neutral colour
-            far = max(-low, high)
-            look = Look(colormaps["coolwarm"], Normalize(-far, far))
-        place.draw(axis, values, look)
-        axis.set_title(title, fontsize=9)
     return figure
 
 

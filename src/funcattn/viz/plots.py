@@ -22,22 +22,6 @@ from funcattn.viz.style import (
 )
 
 
-def curves(
-    lines: Mapping[str, Sequence[float]], *, x_label: str, y_label: str, marked: int | None = None
-) -> Figure:
-    """Curves over 1, 2, 3, ... on a logarithmic axis; `marked` draws a line at that place."""
-    figure = Figure(figsize=(7, 3.4), layout="constrained")
-    axis = figure.subplots()
-    for name, values in lines.items():
-        axis.semilogy(range(1, len(values) + 1), values, label=name)
-    if marked is not None:
-        axis.axvline(marked, color="grey", linestyle=":", label=f"chosen: {x_label} {marked}")
-    axis.set(xlabel=x_label, ylabel=y_label)
-    axis.grid(visible=True, which="both", alpha=0.3)
-    axis.legend()
-    return figure
-
-
 @dataclass(frozen=True)
 class Chart:
     """One panel of curves over the epochs; `marked` is the epoch that was chosen."""
