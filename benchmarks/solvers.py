@@ -21,7 +21,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from funcattn.pde import burgers, darcy, darcy_notch, elasticity, navier_stokes, panel, pipe
+from funcattn.pde import (
+    airfoil,
+    burgers,
+    darcy,
+    darcy_notch,
+    elasticity,
+    navier_stokes,
+    panel,
+    pipe,
+)
 from funcattn.provenance import facts
 
 RESULTS = Path(__file__).parent.parent / "results" / "solvers.json"
@@ -46,6 +55,7 @@ CASES = {
     "navier_stokes 64": Case(navier_stokes.sample, {"points": 64, "keep": 64}, 0.43),
     "navier_stokes 128": Case(navier_stokes.sample, {"points": 128, "keep": 64}, 2.2),
     "elasticity 972": Case(elasticity.sample, {}, 0.034),
+    "airfoil 221 x 51": Case(airfoil.sample, {}, 5.5),
     "pipe 129": Case(pipe.sample, {}, 2.45),
     "panel 32000": Case(panel.sample, {}, 2.04),
     "navier_stokes 256": Case(navier_stokes.sample, {"points": 256, "keep": 64}, 17.5),
