@@ -1,9 +1,12 @@
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 from funcattn.data import Store, collate
 from funcattn.serve import Predictor
 from funcattn.tasks.navier_stokes import NavierStokes, NavierStokesData
+from funcattn.training.loop import evaluate
+from funcattn.training.report import _look
 from funcattn.training.setup import build_surrogate
 
 SMOKE = NavierStokes.defaults("smoke", "modern")
@@ -52,6 +55,15 @@ def test_a_predictor_gives_all_frames(store: Store) -> None:
     with torch.no_grad():
         expected = task.predict(surrogate.eval(), collate([sample]))[0]
     torch.testing.assert_close(predicted, expected)
+
+
+def test_layers_are_counted_once_though_the_network_is_called_for_each_frame(store: Store) -> None:
+    task = NavierStokes(SMOKE)
+    sample = task.splits(store).test[0]
+    surrogate = build_surrogate(task)
+    fabric = Fabric(accelerator="cpu", devices=1)
+    assert len(evaluate(task, surrogate, [sample], fabric)[1]) == SMOKE.network.layers == 2
+    assert list(_look(task, surrogate, sample)[1]) == ["layer 1", "layer 2"]
 
 
 def test_the_papers_settings() -> None:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from funcattn.data import Batch, Sample, collate
 from funcattn.models import Surrogate
+from funcattn.nn import FunctionalAttention
 from funcattn.ops import observe_systems
 from funcattn.settings import RunSettings
 from funcattn.tasks.base import Splits, Task
@@ -362,7 +363,10 @@ def evaluate(
     samples: Sequence[Sample],
     fabric: Fabric,
 ) -> tuple[dict[str, list[float]], list[float]]:
-    """Metrics of each sample, and condition numbers of the layers' systems on the first batch."""
+    """Metrics of each sample, and condition numbers of the layers' systems on the first batch.
+
+    Of a task that calls its network for each frame, the systems are those of the first one.
+    """
     surrogate.eval()
     metrics: dict[str, list[float]] = {}
     conditions: list[float] = []
@@ -375,8 +379,14 @@ def evaluate(
         for name, values in task.metrics(prediction, batch).items():
             metrics.setdefault(name, []).extend(values.double().tolist())
         if start == 0:
-            conditions = [float(torch.linalg.cond(s.double()).mean()) for s in systems]
+            first = systems[: attention_layers(surrogate) or None]
+            conditions = [float(torch.linalg.cond(s.double()).mean()) for s in first]
     return metrics, conditions
+
+
+def attention_layers(network: nn.Module) -> int:
+    """How many layers of functional attention a call of the network passes."""
+    return sum(isinstance(module, FunctionalAttention) for module in network.modules())
 
 
 def check_fingerprint(saved: Checkpoint, splits: Splits) -> None:

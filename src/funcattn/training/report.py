@@ -15,7 +15,7 @@ from funcattn.data import Sample, Store, collate
 from funcattn.nn import FunctionalAttention
 from funcattn.tasks import TASKS, Task
 from funcattn.training.checkpoint import restore_model
-from funcattn.training.loop import best_checkpoint
+from funcattn.training.loop import attention_layers, best_checkpoint
 from funcattn.training.setup import build_surrogate, read_settings
 from funcattn.viz import Case, Panel, Row, RunReport, canvas, point_rows
 
@@ -74,11 +74,15 @@ def describe_run(folder: Path, store: Store) -> RunReport:
 
 @torch.no_grad()
 def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dict[str, Floats]]:
-    """The prediction of one sample, and the values (g n) of each layer's first head on it."""
+    """The prediction of one sample, and the values (g n) of each layer's first head on it.
+
+    Of a task that calls its network for each frame, the values are those of the first one.
+    """
     seen: dict[str, Floats] = {}
+    layers = attention_layers(surrogate)
 
     def keep(module: nn.Module, inputs: Any, values: Any) -> None:  # noqa: ARG001
-        if isinstance(values, Tensor):  # and not a fast transform
+        if isinstance(values, Tensor) and len(seen) < layers:  # and not a fast transform
             seen[f"layer {len(seen) + 1}"] = values[0, 0].T.float().numpy()
 
     bases = {m.basis for m in surrogate.modules() if isinstance(m, FunctionalAttention)}

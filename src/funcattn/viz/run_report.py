@@ -490,8 +490,9 @@ def _remarks(report: RunReport, cases: Sequence[Case], places: Sequence[Canvas])
     """What the pictures leave out, in sentences."""
     said = list(dict.fromkeys(note for place in places for note in place.notes))
     for case in cases:
-        outputs = case.truth.shape[2:] if report.picture == "frames" else case.truth.shape[1:]
-        inputs = () if case.inputs is None else case.inputs.shape[1:]
+        frames = report.picture == "frames"  # which are drawn without their inputs
+        outputs = case.truth.shape[2:] if frames else case.truth.shape[1:]
+        inputs = () if case.inputs is None or frames else case.inputs.shape[1:]
         for kind, channels in (("input", inputs), ("output", outputs)):
             if channels and channels[0] > MOST_CHANNELS:
                 said.append(
