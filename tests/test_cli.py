@@ -22,7 +22,7 @@ from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
 from funcattn.training import run as run_module
 from funcattn.training.loop import best_checkpoint
-from funcattn.training.setup import read_settings
+from funcattn.training.setup import build_surrogate, read_settings
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -347,7 +347,7 @@ def test_predict_refuses_files_of_other_kinds(
         (["generate", "darzy"], "got 'darzy'"),
         (["evaluate", "nowhere"], "nowhere: expected the folder of a run"),
         (["predict", "nowhere", "in.npz", "-o", "out.npz"], "No such file"),
-        (["list", "--much"], "arguments: expected those of --help, got --much"),
+        (["list", "models", "--much"], "arguments: expected those of --help, got --much"),
         (["train", "darcy", "--config", "none.toml"], "No such file"),
         (["train", "darcy", "--resume", "--out", "nowhere"], "nowhere: expected the folder"),
         (["train", "darcy", "--profile", "smoke", "--model", "x[/]"], "got 'x[/]'"),
@@ -440,3 +440,63 @@ print(tuple(model(torch.rand(1, 5, 2), torch.rand(1, 5, 1)).shape))
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert run.stdout == "(1, 5, 1)\n", run.stderr
+
+
+def test_list_models_shows_what_each_costs_and_which_cannot(call: Call) -> None:
+    code, out, _ = call("list", "models", "--task", "elasticity", "--profile", "smoke")
+    assert code == 0
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    for name in MODELS:
+        assert name in lines
+    assert "it needs points" in lines["fno"]
+    task = TASKS["elasticity"](TASKS["elasticity"].defaults("smoke", "modern"))
+    parameters = sum(p.numel() for p in build_surrogate(task).network.parameters())
+    assert f"{parameters:,}" in lines["funcattn"]
+
+
+def test_compare_trains_all_and_goes_on_where_it_was(call: Call, tmp_path: Path) -> None:
+    asked = ["compare", "darcy", "--models", "fno", "no_attention", "--profile", "smoke"]
+    asked += ["--out", str(tmp_path / "c"), "--cache", str(tmp_path), "--optimisation.epochs", "1"]
+    code, out, _ = call(*asked)
+    assert code == 0
+    text = (tmp_path / "c" / "comparison.md").read_text()
+    records = {
+        model: json.loads((tmp_path / "c" / model / "record.json").read_text())
+        for model in ("fno", "no_attention")
+    }
+    for model, record in records.items():
+        assert f"| {model} | {record['test']['relative_l2']:.4g} |" in text
+        assert record["settings"]["model"] == model
+        assert model in out
+    # The better one comes first.
+    better, worse = sorted(records, key=lambda model: records[model]["test"]["relative_l2"])
+    assert text.index(better) < text.index(worse)
+    again = call(*asked)
+    assert again[0] == 0
+    assert (tmp_path / "c" / "comparison.md").read_text() == text
+    code, _, said = call(*asked, "--optimisation.rate", "0.5")
+    assert code == 1
+    assert "expected the settings that are asked for now, got a run with others" in said
+
+
+def test_compare_refuses_before_anything_is_trained(call: Call, tmp_path: Path) -> None:
+    code, _, said = call(
+        "compare", "elasticity", "--models", "funcattn", "fno", "--profile", "smoke",
+        "--out", str(tmp_path / "c"), "--cache", str(tmp_path),
+    )  # fmt: skip
+    assert code == 1
+    assert "got 'fno': it needs points on a grid" in said
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_network_comes_with_settings_of_its_own_and_flags_go_over_them(call: Call) -> None:
+    def shown(*flags: str) -> Any:
+        code, out, _ = call("info", "darcy", "--profile", "cpu", *flags)
+        assert code == 0
+        return json.JSONDecoder().raw_decode(out[out.index("{") :])[0]
+
+    assert shown("--model", "fno")["network"]["width"] == 32
+    assert shown("--model", "fno", "--network.width", "20")["network"]["width"] == 20
+    assert shown("--model", "fno")["optimisation"]["optimiser"] == "adamw"
+    assert shown("--model", "galerkin")["network"] == shown()["network"]
+    assert shown("--model", "galerkin")["optimisation"]["optimiser"] == "muon"

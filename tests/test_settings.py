@@ -61,7 +61,10 @@ def test_the_settings_of_a_task_keep_their_kind() -> None:
         ({"seed": "1"}, r"settings\.seed: expected int, got '1'"),
         ({"seed": True}, r"settings\.seed: expected int, got True"),
         ({"seed": None}, r"settings\.seed: expected int, got None"),
-        ({"network": {"reach": "far"}}, r"settings\.network\.reach: expected float, NoneType, got"),
+        (
+            {"network": {"reach": "far"}},
+            r"settings\.network\.reach: expected float, a list of numbers, NoneType, got",
+        ),
         ({"network": {"share_basis": 1}}, r"settings\.network\.share_basis: expected bool, got 1"),
         ({"precision": "16"}, r"precision: expected 32-true, 64-true, bf16-mixed, got '16'"),
         ({"optimisation": {"optimiser": []}}, r"optimiser: expected adam, adamw, muon, got \[\]"),
@@ -109,3 +112,27 @@ def test_numbers_without_a_meaning_are_refused(name: str, value: float) -> None:
 def test_fewer_than_no_samples_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: expected a number of samples, got -1"):
         DataSettings(**{name: -1})
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(0.25, 0.25), (1, 1.0), ([0.5, 1], (0.5, 1.0)), ((0.5, 0.25), (0.5, 0.25)), (None, None)],
+)
+def test_a_reach_is_a_number_or_one_an_axis(given: Any, kept: Any) -> None:
+    assert changed(SETTINGS, {"network": {"reach": given}}).network.reach == kept
+
+
+@pytest.mark.parametrize("given", [["a"], [True], [[0.1]]])
+def test_a_list_of_something_else_is_refused(given: list[Any]) -> None:
+    with pytest.raises(
+        ValueError, match=r"reach: expected float, a list of numbers, NoneType, got"
+    ):
+        changed(SETTINGS, {"network": {"reach": given}})
+
+
+def test_samples_of_a_timed_task_are_visited_as_often_as_it_says() -> None:
+    from funcattn.tasks import TASKS
+
+    for name, task in TASKS.items():
+        settings = task.defaults("smoke", "modern")
+        assert task(settings).visits == getattr(settings.data, "visits", 1), name

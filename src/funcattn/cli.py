@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zipfile import BadZipFile
@@ -35,18 +35,19 @@ from funcattn.data.matlab import Format as MatlabFormat
 from funcattn.models import MODELS
 from funcattn.serve import load
 from funcattn.settings import Preset, Profile, RunSettings, changed
-from funcattn.tasks import TASKS, Solved
-from funcattn.training.checkpoint import CheckpointError
+from funcattn.tasks import TASKS, Generated, Task
+from funcattn.training.checkpoint import CheckpointError, write_whole
+from funcattn.training.cost import model_cost
 from funcattn.training.loggers import LoggerName
 from funcattn.training.loop import Interrupted, NonFiniteLossError, State
 from funcattn.training.report import sample_picture
 from funcattn.training.run import evaluate_run, train
-from funcattn.training.setup import RunError, read_settings
+from funcattn.training.setup import RunError, read_settings, with_model
 
 Name = Annotated[str, tyro.conf.Positional]
 File = Annotated[Path, tyro.conf.Positional]
 
-_CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
+CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
 _WORKERS = os.cpu_count() or 1
 
 
@@ -79,7 +80,7 @@ class Train:
     """Processes that make samples."""
     logger: LoggerName | None = None
     """Send the curves to TensorBoard or to Weights & Biases too."""
-    cache: Path = _CACHE
+    cache: Path = CACHE
     """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
 
     def run(self, rest: list[str], console: Console) -> None:
@@ -93,35 +94,17 @@ class Train:
                 raise ValueError(
                     f"--resume: expected the task and settings of the run in {out}, got others"
                 )
-        with _progress(console) as progress:
-            data = progress.add_task("data", total=None, visible=False)
-            steps = progress.add_task("training", total=None)
-
-            def on_data(done: int, total: int) -> None:
-                progress.update(data, completed=done, total=total, visible=True)
-
-            def on_step(state: State, per_epoch: int) -> None:
-                epochs = settings.optimisation.epochs
-                text = f"epoch {state.epoch + 1} of {epochs}"
-                if state.history and state.best_value is not None:
-                    text += f", best validation {state.best_value:.4g} (epoch {state.best_epoch})"
-                progress.update(
-                    steps,
-                    completed=state.epoch * per_epoch + state.step,
-                    total=epochs * per_epoch,
-                    description=text,
-                )
-
-            record = train(
-                settings,
-                out,
-                resume=self.resume,
-                store=_store(self.cache, on_data, self.profile, workers=self.workers),
-                devices=self.devices,
-                logger=self.logger,
-                on_step=on_step,
-                command=_command(),
-            )
+        record = _trained(
+            settings,
+            out,
+            console,
+            self.profile,
+            resume=self.resume,
+            workers=self.workers,
+            cache=self.cache,
+            devices=self.devices,
+            logger=self.logger,
+        )
         for name, value in record["test"].items():
             console.print(f"test {name}: [bold]{value:.5g}[/] ({record['test_note']})")
         console.print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
@@ -152,7 +135,7 @@ class Generate:
     """Write the set to this folder too, in the layout of the benchmark's original files."""
     public_format: MatlabFormat = "7.3"
     """MATLAB's format of those files."""
-    cache: Path = _CACHE
+    cache: Path = CACHE
     """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
 
     def run(self, rest: list[str], console: Console) -> None:
@@ -161,7 +144,7 @@ class Generate:
             rest = [*rest, "--data.seed", str(self.seed)]
         settings = resolved(self.task, self.profile, "modern", None, rest)
         task = TASKS[self.task](settings)
-        if not isinstance(task, Solved):
+        if not isinstance(task, Generated):
             raise ValueError(f"generate: {task.name} has no data to make: {task.title}")
         count = task.count if self.samples is None else self.samples
         with _progress(console) as progress:
@@ -187,12 +170,68 @@ class Generate:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """Train several networks on one task, alike in everything else, and put the tests in a table.
+
+    Settings as with train; sizes of a network are its own, as `funcattn list models` shows them. A
+    run a network, in the folder; stopped at any moment, the same command goes on.
+    """
+
+    task: Name
+    """What to learn; `funcattn list` shows the tasks."""
+    models: list[str] = field(default_factory=lambda: ["funcattn", "transolver"])
+    """Which networks; `funcattn list models` shows them."""
+    out: Path | None = None
+    """Folder of the runs and of comparison.md; default runs/compare-TASK-PROFILE-seedSEED."""
+    profile: Profile = "cpu"
+    preset: Preset = "modern"
+    config: Path | None = None
+    """A TOML or JSON file with settings."""
+    workers: int = _WORKERS
+    cache: Path = CACHE
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Train one after another, then print the table."""
+        rows = []
+        chosen = {
+            model: resolved(
+                self.task, self.profile, self.preset, self.config, [*rest, "--model", model]
+            )
+            for model in self.models
+        }
+        seed = next(iter(chosen.values())).seed
+        out = self.out or Path("runs") / f"compare-{self.task}-{self.profile}-seed{seed}"
+        # A network that cannot take the task says so before others train for hours.
+        costs = {model: model_cost(TASKS[self.task](s)) for model, s in chosen.items()}
+        for model, settings in chosen.items():
+            record = _trained(
+                settings,
+                out / model,
+                console,
+                self.profile,
+                resume=(out / model / "settings.json").exists(),
+                workers=self.workers,
+                cache=self.cache,
+                name=model,
+            )
+            if changed(settings, record["settings"]) != settings:
+                raise ValueError(
+                    f"{out / model}: expected the settings that are asked for now, got a run with "
+                    "others; choose another --out"
+                )
+            rows.append((model, record, *costs[model]))
+        table, text = _comparison(TASKS[self.task], rows)
+        write_whole(out / "comparison.md", text)
+        console.print(table, f"{out / 'comparison.md'}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """Metrics of a trained run on its validation samples, or once more on its test samples."""
 
     run_folder: File
     split: Literal["validation", "test"] = "validation"
-    cache: Path = _CACHE
+    cache: Path = CACHE
 
     def run(self, rest: list[str], console: Console) -> None:
         """Evaluate and print."""
@@ -238,13 +277,21 @@ class Predict:
 
 @dataclass(frozen=True)
 class List:
-    """The tasks, the networks, and the data that was made."""
+    """The tasks, the networks, and the data that was made; or the networks for one task."""
 
-    cache: Path = _CACHE
+    what: Annotated[Literal["all", "models"], tyro.conf.Positional] = "all"
+    """models: what each network costs in the configuration of a task, and which cannot take it."""
+    task: str = "darcy"
+    """Whose configuration."""
+    profile: Profile = "cpu"
+    cache: Path = CACHE
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print tables."""
         _refuse(rest)
+        if self.what == "models":
+            self._models(console)
+            return
         tasks = Table("task", "what it is", "input", "output", box=None)
         for name, task in TASKS.items():
             shape = f"{task.space}-D points" + (f", {task.inputs} values" if task.inputs else "")
@@ -266,6 +313,24 @@ class List:
         if kept:
             console.print("", sets, f"in {self.cache}", soft_wrap=True)
 
+    def _models(self, console: Console) -> None:
+        """What each network costs for the task."""
+        table = Table("model", "parameters", "GFLOP", "takes", "paper", box=None)
+        for name, entry in MODELS.items():
+            settings = resolved(self.task, self.profile, "modern", None, ["--model", name])
+            try:
+                parameters, operations = model_cost(TASKS[self.task](settings))
+                cost = [f"{parameters:,}", f"{operations / 1e9:.3g}"]
+            except (ValueError, ModuleNotFoundError) as error:
+                cost = [str(error).rpartition(": ")[2], ""]
+            table.add_row(name, *cost, entry.takes, entry.paper)
+        console.print(
+            table,
+            f"\nfor {self.task} at profile {self.profile}; GFLOP: matrix products, convolutions "
+            "and attention of one call on one sample, without Fourier transforms and solves",
+            soft_wrap=True,
+        )
+
 
 @dataclass(frozen=True)
 class Info:
@@ -275,7 +340,7 @@ class Info:
     """A task's name or a run's folder."""
     profile: Profile = "cpu"
     preset: Preset = "modern"
-    cache: Path = _CACHE
+    cache: Path = CACHE
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print them; of a data set that was made, also draw a few samples."""
@@ -286,7 +351,7 @@ class Info:
         task, store = TASKS[self.what](settings), Store(self.cache)
         console.print(task.title)
         console.print_json(data=asdict(settings))
-        if not isinstance(task, Solved) or settings.data.path is not None:
+        if not isinstance(task, Generated) or settings.data.path is not None:
             return
         stored = store.find(task.recipe(), settings.data.seed)
         if stored is None:
@@ -313,16 +378,18 @@ class Info:
         console.print_json(data=asdict(settings))
 
 
-Command = Train | Generate | Evaluate | Predict | List | Info
+Command = Train | Compare | Generate | Evaluate | Predict | List | Info
 
 
 def resolved(
     task: str, profile: Profile, preset: Preset, config: Path | None, flags: list[str]
 ) -> RunSettings:
-    """The task's defaults, changed by a file, changed by flags."""
+    """The task's defaults, with the network's own, changed by a file, changed by flags."""
     if task not in TASKS:
         raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {task!r}")
-    return _over(TASKS[task].defaults(profile, preset), config, flags)
+    defaults = TASKS[task].defaults(profile, preset)
+    model = _over(defaults, config, flags).model
+    return _over(with_model(defaults, model, profile), config, flags)
 
 
 def _over(settings: RunSettings, config: Path | None, flags: list[str]) -> RunSettings:
@@ -371,6 +438,81 @@ def main() -> None:
             f"[bold red]funcattn:[/] {escape(str(error))}", highlight=False, soft_wrap=True
         )
         sys.exit(1)
+
+
+def _trained(
+    settings: RunSettings,
+    out: Path,
+    console: Console,
+    profile: Profile,
+    *,
+    resume: bool,
+    workers: int,
+    cache: Path,
+    devices: int = 1,
+    logger: LoggerName | None = None,
+    name: str = "",
+) -> dict[str, Any]:
+    """The record of a run, trained with progress."""
+    with _progress(console) as progress:
+        data = progress.add_task("data", total=None, visible=False)
+        steps = progress.add_task(f"{name} training".strip(), total=None)
+
+        def on_data(done: int, total: int) -> None:
+            progress.update(data, completed=done, total=total, visible=True)
+
+        def on_step(state: State, per_epoch: int) -> None:
+            epochs = settings.optimisation.epochs
+            text = f"{name} epoch {state.epoch + 1} of {epochs}".strip()
+            if state.history and state.best_value is not None:
+                text += f", best validation {state.best_value:.4g} (epoch {state.best_epoch})"
+            progress.update(
+                steps,
+                completed=state.epoch * per_epoch + state.step,
+                total=epochs * per_epoch,
+                description=text,
+            )
+
+        return train(
+            settings,
+            out,
+            resume=resume,
+            store=_store(cache, on_data, profile, workers=workers),
+            devices=devices,
+            logger=logger,
+            on_step=on_step,
+            command=_command(),
+        )
+
+
+def _comparison(
+    task: type[Task], rows: list[tuple[str, dict[str, Any], int, int]]
+) -> tuple[Table, str]:
+    """Records of networks, parameters and operations as a table, and the same as Markdown."""
+    metrics = list(rows[0][1]["test"])
+    headers = ["model", *metrics, "parameters", "GFLOP", "minutes", "epoch"]
+    sign = -1 if task.larger_is_better else 1
+    rows = sorted(rows, key=lambda row: sign * row[1]["test"][task.headline])
+    table, lines = Table(*headers, box=None), ["| " + " | ".join(headers) + " |"]
+    lines.append("|" + " --- |" * len(headers))
+    for model, record, parameters, operations in rows:
+        cells = [
+            model,
+            *(f"{record['test'][name]:.4g}" for name in metrics),
+            f"{parameters:,}",
+            f"{operations / 1e9:.3g}",
+            f"{record['seconds'] / 60:.1f}",
+            f"{record['best_epoch']} of {record['epochs']}",
+        ]
+        table.add_row(*cells)
+        lines.append("| " + " | ".join(cells) + " |")
+    first = rows[0][1]
+    lines.append(
+        f"\n{task.title}: {first['test_samples']} test samples, read once with the weights that "
+        f"did best on validation data; one seed, {first['settings']['seed']}. Command: "
+        f"`{first['command']}`, commit {first['commit']}, {first['machine']}."
+    )
+    return table, "\n".join(lines) + "\n"
 
 
 @contextmanager

@@ -26,10 +26,13 @@ class NetworkSettings:
     """Hidden over outer width of the point-wise networks."""
     share_basis: bool = False
     """All layers use the basis modules of the first."""
-    reach: float | None = None
-    """Reach of the stencils as a fraction of the axis; None: point-wise features."""
+    reach: float | tuple[float, ...] | None = None
+    """Reach of the stencils as a fraction of the axis, one number or one an axis; None: point-wise
+    features."""
     lattice: int | None = None
     """Positions as distances to a lattice of so many nodes an axis; None: coordinates."""
+    modes: int = 12
+    """Fourier modes an axis, of networks that have such."""
     ridge: float = 0.5
     """Where the learned weight of the convex ridge starts."""
     dropout: float = 0.0
@@ -133,8 +136,22 @@ def changed(settings: Any, changes: Mapping[str, Any], where: str = "settings") 
         literal = get_origin(hints[name]) is Literal
         if isinstance(value, int) and not isinstance(value, bool) and float in wanted:
             value = float(value)
+        if tuple[float, ...] in wanted and _are_numbers(value):
+            values[name] = tuple(float(number) for number in value)
+            continue
         if value not in wanted if literal else type(value) not in wanted:
-            shown = ", ".join(w if isinstance(w, str) else w.__name__ for w in wanted)
+            shown = ", ".join(_words(kind) for kind in wanted)
             raise ValueError(f"{where}.{name}: expected {shown}, got {value!r}")
         values[name] = value
     return replace(settings, **values)
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(type(v) in (int, float) for v in value)
+
+
+def _words(kind: Any) -> str:
+    """A type, or a value of a literal, as a reader should see it."""
+    if kind == tuple[float, ...]:
+        return "a list of numbers"
+    return kind if isinstance(kind, str) else str(kind.__name__)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from funcattn.data import GridSamples, grid_positions, public_positions, trapezoid_weights
+from funcattn.data import StackedSamples, grid_positions, public_positions, trapezoid_weights
 
 
 @pytest.mark.parametrize("grid", [(5,), (3, 4), (2, 3, 5)], ids=str)
@@ -52,7 +52,7 @@ def test_samples_of_a_grid_have_their_points_in_row_major_order() -> None:
     positions, weights = grid_positions(grid), trapezoid_weights(grid)
     inputs = np.arange(4 * 6 * 2, dtype=np.float32).reshape(4, *grid, 2)
     targets = np.arange(4 * 6, dtype=np.float32).reshape(4, *grid, 1)
-    samples = GridSamples(grid, inputs, targets, positions=positions, weights=weights)
+    samples = StackedSamples(positions, inputs, targets, grid=grid, weights=weights)
     assert len(samples) == 4
     assert samples[1].values.tolist() == inputs[1].reshape(6, 2).tolist()
     assert samples[1].target.shape == (6, 1)

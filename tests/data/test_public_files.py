@@ -1,5 +1,6 @@
 """Public benchmark files: what is written comes back, and what is not such a file is refused."""
 
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,15 +11,19 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from funcattn.data import public_files
 from funcattn.data.matlab import Format, read_matlab, write_matlab
 from funcattn.data.public_files import (
+    AIRFOIL,
     BURGERS,
     DARCY,
     DARCY_NOTCH,
+    ELASTICITY,
     NAVIER_STOKES,
+    PIPE,
+    PLASTICITY,
     Fields,
-    count_public,
+    PublicLayout,
+    measure_public,
     read_public,
     write_public,
 )
@@ -29,6 +34,10 @@ read_darcy_notch = partial(read_public, DARCY_NOTCH)
 write_darcy_notch = partial(write_public, DARCY_NOTCH)
 read_navier_stokes = partial(read_public, NAVIER_STOKES)
 write_navier_stokes = partial(write_public, NAVIER_STOKES)
+read_plasticity, write_plasticity = (
+    partial(read_public, PLASTICITY),
+    partial(write_public, PLASTICITY),
+)
 
 TRAIN, TEST = "piececonst_r421_N1024_smooth1.mat", "piececonst_r421_N1024_smooth2.mat"
 SHAPES = {
@@ -36,6 +45,15 @@ SHAPES = {
     "darcy": {"permeability": (5, 9, 9), "pressure": (5, 9, 9)},
     "darcy_notch": {"boundary": (5, 9), "solution": (5, 9, 9)},
     "navier_stokes": {"vorticity": (5, 3, 8, 8)},
+    "plasticity": {"die": (5, 17), "motion": (5, 17, 9, 3, 4)},
+    "elasticity": {"points": (5, 7, 2), "stress": (5, 7)},
+    "airfoil": {"x": (5, 13, 9), "y": (5, 13, 9), "flow": (5, 5, 13, 9)},
+    "pipe": {"x": (5, 9, 5), "y": (5, 9, 5), "flow": (5, 3, 9, 5)},
+}
+OPTIONAL = {
+    "elasticity": {"radius": (5, 42), "coefficients": (5, 10)},
+    "airfoil": {"design": (5, 8)},
+    "pipe": {},
 }
 
 
@@ -48,8 +66,22 @@ class Benchmark:
     write: Callable[..., Path]
 
     def arrays(self, seed: int = 0) -> dict[str, np.ndarray]:
-        rng = np.random.default_rng(seed)
-        return {name: rng.normal(size=shape) for name, shape in SHAPES[self.name].items()}
+        return numbers(SHAPES[self.name], seed)
+
+
+def counted(layout: PublicLayout, path: Path) -> dict[str, int]:
+    return {part: sizes["samples"] for part, sizes in measure_public(layout, path).items()}
+
+
+def numbers(shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    if "motion" in arrays:
+        # Displaced from the grid of the block, in every frame.
+        x, y = np.linspace(0, 50, 17)[:, None, None], np.linspace(15, 0, 9)[:, None]
+        arrays["motion"][..., 0] = x + arrays["motion"][..., 2]
+        arrays["motion"][..., 1] = y + arrays["motion"][..., 3]
+    return arrays
 
 
 BENCHMARKS = (
@@ -75,6 +107,9 @@ BENCHMARKS = (
         read_navier_stokes,
         write_navier_stokes,
     ),
+    Benchmark(
+        "plasticity", "plas_N987_T20.mat", ("input", "output"), read_plasticity, write_plasticity
+    ),
 )
 of_each = pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda each: each.name)
 in_both = pytest.mark.parametrize("fmt", ["5", "7.3"])
@@ -96,8 +131,10 @@ def change_file(path: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]
 def assert_same(read: Fields, arrays: Mapping[str, np.ndarray]) -> None:
     assert list(read) == list(arrays)
     for name, array in arrays.items():
-        np.testing.assert_array_equal(read[name], array)
-        assert read[name].dtype == array.dtype
+        # Another origin rounds to the spacing of numbers up to 64, there and back.
+        exact = name != "motion"
+        np.testing.assert_allclose(read[name], array, rtol=0, atol=0 if exact else 1e-14)
+        assert read[name].dtype == (array.dtype if exact else np.float64)
         assert read[name].flags.c_contiguous
 
 
@@ -118,13 +155,10 @@ def test_rows_and_stride(folder: Path, benchmark: Benchmark, fmt: Format) -> Non
     arrays = benchmark.arrays()
     benchmark.write(folder, arrays, format=fmt)
     read = benchmark.read(folder, rows=slice(-3, None), stride=4)
-    # Space is what is left after samples and frames.
-    everything = slice(None)
-    for name, array in arrays.items():
-        skipped = 2 if name == "vorticity" else 1
-        where = (slice(-3, None), *[everything] * (skipped - 1))
-        where += (slice(None, None, 4),) * (array.ndim - skipped)
-        np.testing.assert_array_equal(read[name], array[where])
+    # Space comes after the samples, and after the frames of Navier-Stokes.
+    cuts = {2: np.s_[-3:, ::4], 3: np.s_[-3:, ::4, ::4], 4: np.s_[-3:, :, ::4, ::4]}
+    cuts[5] = cuts[3]
+    assert_same(read, {name: array[cuts[array.ndim]] for name, array in arrays.items()})
 
 
 @of_each
@@ -307,7 +341,7 @@ def test_arrays_that_do_not_agree_are_refused(
     benchmark.write(folder, benchmark.arrays())
     change_file(folder / benchmark.file, lambda old: {**old, variable: old[variable][cut]})
     with pytest.raises(
-        ValueError, match=rf"{benchmark.file}: {variable}: expected shape \({expected}\), .* got \("
+        ValueError, match=rf"{benchmark.file}: {variable}: expected shape \({expected}\).* got \("
     ):
         benchmark.read(folder)
 
@@ -444,7 +478,7 @@ def test_arrays_that_are_no_set_are_not_written(tmp_path: Path, benchmark: Bench
         "axes": ({**arrays, name: array[0]}, rf"{name}: expected shape \(samples.*, got \("),
         "finite": ({**arrays, name: array * np.inf}, rf"expected finite values, got .* in {name}"),
     }
-    if array.ndim > 2:
+    if array.ndim > 2 and name != "motion":
         wrong["square"] = ({**arrays, name: array[..., 1:]}, rf"{name}: expected shape \(samples")
     if len(arrays) > 1:
         wrong["samples"] = ({**arrays, name: array[1:]}, rf"{name}: expected shape \(samples 5, ")
@@ -464,29 +498,532 @@ def test_optional_arrays_must_agree_too(tmp_path: Path) -> None:
 
 
 def test_layouts_name_the_public_files() -> None:
-    layouts = (
-        public_files.BURGERS,
-        public_files.DARCY,
-        public_files.DARCY_NOTCH,
-        public_files.NAVIER_STOKES,
-    )
+    layouts = (BURGERS, DARCY, DARCY_NOTCH, NAVIER_STOKES, PLASTICITY)
     assert [name for layout in layouts for name in layout.files.values()] == [
         "burgers_data_R10.mat",
         "piececonst_r421_N1024_smooth1.mat",
         "piececonst_r421_N1024_smooth2.mat",
         "Darcy_Triangular_FNO.mat",
         "NavierStokes_V1e-5_N1200_T20.mat",
+        "plas_N987_T20.mat",
     ]
 
 
 def test_samples_are_counted_by_file(folder: Path) -> None:
     few = {name: array[:3] for name, array in BENCHMARKS[1].arrays().items()}
     write_darcy(folder, few, "train", format="7.3")
-    assert count_public(DARCY, folder) == {"train": 3, "test": 5}
-    assert count_public(DARCY, folder / TEST) == {"train": 3, "test": 5}
+    assert counted(DARCY, folder) == {"train": 3, "test": 5}
+    assert counted(DARCY, folder / TEST) == {"train": 3, "test": 5}
     write_burgers(folder, BENCHMARKS[0].arrays())
-    assert count_public(BURGERS, folder) == {"all": 5}
+    assert counted(BURGERS, folder) == {"all": 5}
     with pytest.raises(ValueError, match=r"this is not a burgers_data_R10\.mat"):
-        count_public(BURGERS, folder / TRAIN)
+        measure_public(BURGERS, folder / TRAIN)
     with pytest.raises(FileNotFoundError, match=r"Darcy_Triangular_FNO\.mat"):
-        count_public(DARCY_NOTCH, folder)
+        measure_public(DARCY_NOTCH, folder)
+
+
+def public_blocks(columns: int = 101, rows: int = 31) -> dict[str, np.ndarray]:
+    """Two samples as plas_N987_T20.mat has them, by the formulas that describe it."""
+    sample, i, j, frame = np.ogrid[:2, :columns, :rows, :3]
+    step_x, step_y = 50 / (columns - 1), 15 / (rows - 1)
+    u_x = 1e-3 * (1 + sample) * (i + 2) * frame + 0 * j
+    u_y = -1e-4 * (1 + sample) * (j + 3) * frame + 0 * i
+    output = np.stack([0.35 - step_x * i + u_x, 14.9 - step_y * j + u_y, u_x, u_y], axis=-1)
+    # The die is listed with rising x, the block with falling x.
+    x = 0.35 - 50 + step_x * np.arange(columns)
+    return {"input": 15 + np.array([[1], [2]]) * (x + 49.65), "output": output}
+
+
+@in_both
+def test_plasticity_is_turned_and_moved_to_our_origin(tmp_path: Path, fmt: Format) -> None:
+    stored = public_blocks()
+    write_matlab(tmp_path / "plas_N987_T20.mat", stored, format=fmt)
+    for stride in (1, 10):
+        read = read_plasticity(tmp_path, stride=stride)
+        column, row = np.arange(101)[::stride], np.arange(31)[::stride]
+        assert read["motion"].shape == (2, len(column), len(row), 3, 4)
+        for sample, frame in ((0, 0), (1, 2)):
+            x, y, u_x, u_y = np.moveaxis(read["motion"][sample, :, :, frame], -1, 0)
+            # What is right of the others, and last here, is first in the file.
+            np.testing.assert_allclose(
+                u_x[:, 0], 1e-3 * (1 + sample) * (102 - column) * frame, rtol=0, atol=1e-14
+            )
+            np.testing.assert_allclose(
+                u_y[0], -1e-4 * (1 + sample) * (row + 3) * frame, rtol=0, atol=1e-14
+            )
+            np.testing.assert_allclose(x - u_x, 0.5 * column[:, None] + 0 * row, atol=1e-13)
+            np.testing.assert_allclose(y - u_y, 15 - 0.5 * row + 0 * column[:, None], atol=1e-13)
+        np.testing.assert_allclose(read["die"][0], 15 + 0.5 * column, rtol=0, atol=1e-13)
+
+
+@in_both
+def test_plasticity_file_has_the_public_layout(tmp_path: Path, fmt: Format) -> None:
+    stored = public_blocks()
+    write_matlab(tmp_path / "plas_N987_T20.mat", stored)
+    write_plasticity(tmp_path / "ours.mat", read_plasticity(tmp_path), format=fmt)
+    again = read_matlab(tmp_path / "ours.mat", ["input", "output"])
+    np.testing.assert_array_equal(again["input"], stored["input"])
+    np.testing.assert_allclose(again["output"], stored["output"], rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(again["output"][..., 2:], stored["output"][..., 2:])
+
+
+def test_single_precision_survives_another_origin(tmp_path: Path) -> None:
+    ours = {name: array.astype(np.float32) for name, array in numbers(SHAPES["plasticity"]).items()}
+    write_plasticity(tmp_path, ours)
+    for name, array in read_plasticity(tmp_path).items():
+        np.testing.assert_array_equal(array.astype(np.float32), ours[name])
+    change_file(
+        tmp_path / "plas_N987_T20.mat",
+        lambda old: {name: array.astype(np.float32) for name, array in old.items()},
+    )
+    read = read_plasticity(tmp_path)["motion"]
+    assert read.dtype == np.float32
+    # The spacing of single precision at 49.65.
+    np.testing.assert_allclose(read, ours["motion"], rtol=0, atol=4e-6)
+
+
+@pytest.mark.parametrize("stride", [1, 10])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda old: old[:, ::-1], id="rising_x"),
+        pytest.param(lambda old: old[:, :, ::-1], id="from_the_bottom"),
+        pytest.param(lambda old: np.add(old, [49.65, 0, 0, 0]), id="origin_of_x"),
+        pytest.param(lambda old: np.add(old, [0, 0.1, 0, 0]), id="origin_of_y"),
+        pytest.param(lambda old: 1e-3 * old, id="metres"),
+        pytest.param(lambda old: old[..., [2, 3, 0, 1]], id="displacement_first"),
+        pytest.param(lambda old: old[..., ::-1, :], id="frames_from_the_last"),
+    ],
+)
+def test_plasticity_on_another_grid_is_refused(
+    tmp_path: Path, change: Callable[[np.ndarray], np.ndarray], stride: int
+) -> None:
+    stored = public_blocks()
+    # Displacements of the last frame that do not fit its positions.
+    stored["output"][..., -1, 2:] *= 2000
+    write_matlab(tmp_path / "plas_N987_T20.mat", stored)
+    assert read_plasticity(tmp_path, stride=stride)
+    stored["output"] = change(stored["output"])
+    write_matlab(tmp_path / "plas_N987_T20.mat", stored)
+    with pytest.raises(
+        ValueError, match=r"expected x - u_x of frame 0 from 0 to 50 .* \(in the file: 0\.35 to"
+    ):
+        read_plasticity(tmp_path, stride=stride)
+
+
+@pytest.mark.parametrize(("channel", "sign"), [(0, 1), (1, 1), (2, -1), (3, -1)])
+def test_plasticity_may_be_off_its_grid_by_a_hundredth_of_a_spacing(
+    tmp_path: Path, channel: int, sign: int
+) -> None:
+    # A spacing is 0.5; of a single point of a single sample, too.
+    for off, refused in ((0.0049, False), (0.0051, True), (-0.0051, True)):
+        stored = public_blocks()
+        stored["output"][1, 40, 7, 0, channel] += sign * off
+        write_matlab(tmp_path / "plas_N987_T20.mat", stored)
+        if refused:
+            with pytest.raises(ValueError, match=r"got values up to .*0\.0051"):
+                read_plasticity(tmp_path)
+        else:
+            ours = read_plasticity(tmp_path)
+    ours["motion"][1, 40, 7, 0, channel] += 0.1
+    with pytest.raises(ValueError, match=r"ours\.mat: expected x - u_x of frame 0 .* got .*0\.1"):
+        write_plasticity(tmp_path / "ours.mat", ours)
+    assert not (tmp_path / "ours.mat").exists()
+
+
+def test_plasticity_of_other_resolutions_is_read(tmp_path: Path) -> None:
+    write_matlab(tmp_path / "plas_N987_T20.mat", public_blocks(columns=21, rows=11))
+    read = read_plasticity(tmp_path, stride=10)["motion"]
+    np.testing.assert_allclose(read[0, :, 0, 0, 0], [0, 25, 50], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(read[0, 0, :, 0, 1], [15, 0], rtol=0, atol=1e-13)
+    with pytest.raises(ValueError, match=r"stride: expected a divisor of 10, .* 21 x 11 points"):
+        read_plasticity(tmp_path, stride=4)
+
+
+def test_plasticity_has_four_channels(tmp_path: Path) -> None:
+    stored = public_blocks()
+    stored["output"] = stored["output"][..., :2]
+    write_matlab(tmp_path / "plas_N987_T20.mat", stored)
+    with pytest.raises(
+        ValueError, match=r"output: expected shape \(samples 2, x 101, y, frames, channels 4\), got"
+    ):
+        read_plasticity(tmp_path)
+
+
+def test_another_origin_costs_one_copy_in_format_73(tmp_path: Path) -> None:
+    arrays = {name: array.repeat(100, 0) for name, array in BENCHMARKS[4].arrays().items()}
+    tracemalloc.start()
+    try:
+        write_plasticity(tmp_path, arrays, format="7.3")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert arrays["motion"].nbytes < peak < 1.2 * arrays["motion"].nbytes
+
+
+# From here on: benchmarks with an .npy file for every array.
+
+NPY: dict[str, tuple[PublicLayout, dict[str, str]]] = {
+    "elasticity": (
+        ELASTICITY,
+        {
+            "points": "Random_UnitCell_XY_10.npy",
+            "stress": "Random_UnitCell_sigma_10.npy",
+            "radius": "Random_UnitCell_rr_10.npy",
+            "coefficients": "Random_UnitCell_theta_10.npy",
+        },
+    ),
+    "airfoil": (
+        AIRFOIL,
+        {
+            "x": "NACA_Cylinder_X.npy",
+            "y": "NACA_Cylinder_Y.npy",
+            "flow": "NACA_Cylinder_Q.npy",
+            "design": "NACA_theta.npy",
+        },
+    ),
+    "pipe": (PIPE, {"x": "Pipe_X.npy", "y": "Pipe_Y.npy", "flow": "Pipe_Q.npy"}),
+}
+of_npy = pytest.mark.parametrize("name", NPY)
+in_the_last = pytest.mark.parametrize(
+    ("name", "array"), [("elasticity", "stress"), ("airfoil", "flow"), ("pipe", "flow")]
+)
+
+
+def as_stored(name: str, array: np.ndarray) -> np.ndarray:
+    """One of our arrays with the axes that its public file has."""
+    moved = {"points": (1, 2, 0), "stress": (1, 0), "radius": (1, 0)}
+    return array.transpose(moved.get(name, range(array.ndim)))
+
+
+def save_public(name: str, folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Public files, written by numpy alone."""
+    for each, array in arrays.items():
+        np.save(folder / NPY[name][1][each], np.ascontiguousarray(as_stored(each, array)))
+
+
+@of_npy
+def test_npy_arrays_come_back_as_they_were(tmp_path: Path, name: str) -> None:
+    layout, files = NPY[name]
+    arrays = numbers(SHAPES[name])
+    written = write_public(layout, tmp_path, arrays)
+    assert sorted(written) == sorted(tmp_path.iterdir())
+    assert {file.name for file in written} == {files[each] for each in arrays}
+    for path in (tmp_path, str(tmp_path), *(tmp_path / file for file in files.values())):
+        assert_same(read_public(layout, path), arrays)
+        assert counted(layout, path) == {"all": 5}
+
+
+@of_npy
+def test_npy_files_have_the_public_layout(tmp_path: Path, name: str) -> None:
+    layout, files = NPY[name]
+    arrays = numbers({**SHAPES[name], **OPTIONAL[name]})
+    write_public(layout, tmp_path / layout.files["all"], arrays, format="7.3")
+    assert {file.name for file in tmp_path.iterdir()} == set(files.values())
+    for each, file in files.items():
+        stored = np.load(tmp_path / file, allow_pickle=False)
+        np.testing.assert_array_equal(stored, as_stored(each, arrays[each]))
+        assert stored.flags.c_contiguous
+    # Arrays that are optional are written, not read.
+    assert_same(read_public(layout, tmp_path), numbers(SHAPES[name]))
+
+
+def test_every_number_of_the_npy_files_is_in_its_place(tmp_path: Path) -> None:
+    point, coordinate, sample = np.ogrid[:6, :2, :4]
+    xy = 1000.0 * sample + 10 * point + coordinate
+    np.save(tmp_path / "Random_UnitCell_XY_10.npy", xy)
+    np.save(tmp_path / "Random_UnitCell_sigma_10.npy", xy[:, 0] + 0.5)
+    read = read_public(ELASTICITY, tmp_path, rows=slice(1, 3))
+    assert read["points"].shape == (2, 6, 2)
+    assert read["points"][1, 5, 1] == 2051
+    assert read["stress"].shape == (2, 6)
+    assert read["stress"][0, 4] == 1040.5
+    sample, channel, i, j = np.ogrid[:4, :5, :9, :5]
+    q = 10000.0 * sample + 1000 * channel + 10 * i + j
+    for layout, count in ((AIRFOIL, 5), (PIPE, 3)):
+        for each, values in (("x", q[:, 0] + 0.25), ("y", q[:, 0] + 0.5), ("flow", q[:, :count])):
+            np.save(tmp_path / layout.arrays[each].variable, values)
+        read = read_public(layout, tmp_path, rows=slice(-2, None), stride=2)
+        assert {each: array.shape for each, array in read.items()} == {
+            "x": (2, 5, 3),
+            "y": (2, 5, 3),
+            "flow": (2, count, 5, 3),
+        }
+        assert read["x"][1, 3, 1] == 30062.25
+        assert read["y"][0, 4, 2] == 20084.5
+        assert read["flow"][1, 2, 1, 2] == 32024
+
+
+@of_npy
+@pytest.mark.parametrize(
+    "rows",
+    [slice(-2, None), slice(1, 4), slice(0, 5, 2), slice(None, -3)],
+    ids=["last", "middle", "every_second", "all_but_last"],
+)
+def test_npy_rows_and_stride(tmp_path: Path, name: str, rows: slice) -> None:
+    layout, _ = NPY[name]
+    arrays = numbers(SHAPES[name])
+    save_public(name, tmp_path, arrays)
+    stride = 1 if name == "elasticity" else 4
+    steps = {each: layout.every(each, stride) for each in arrays}
+    assert steps == (
+        {"points": (1, 1), "stress": (1,)}
+        if name == "elasticity"
+        else {"x": (4, 4), "y": (4, 4), "flow": (1, 4, 4)}
+    )
+    assert_same(
+        read_public(layout, tmp_path, rows=rows, stride=stride),
+        {
+            each: array[(rows, *(slice(None, None, step) for step in steps[each]))]
+            for each, array in arrays.items()
+        },
+    )
+
+
+@of_npy
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(np.asfortranarray, id="fortran"),
+        pytest.param(lambda array: array.astype(">f8"), id="big_endian"),
+        pytest.param(lambda array: array.astype(np.float32), id="single"),
+        pytest.param(lambda array: (100 * array).astype(np.int16), id="integers"),
+    ],
+)
+def test_npy_files_of_any_order_and_type_are_read(
+    tmp_path: Path, name: str, change: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    layout, files = NPY[name]
+    arrays = numbers(SHAPES[name])
+    for each, array in arrays.items():
+        np.save(tmp_path / files[each], change(as_stored(each, array)))
+    read = read_public(layout, tmp_path, rows=slice(1, 4))
+    for each, array in arrays.items():
+        expected = change(array)
+        np.testing.assert_array_equal(read[each], expected[1:4])
+        assert read[each].dtype == (np.float32 if expected.dtype == np.float32 else np.float64)
+        assert read[each].dtype.isnative
+        assert read[each].flags.c_contiguous
+
+
+@of_npy
+def test_of_npy_files_only_the_selection_is_read(tmp_path: Path, name: str) -> None:
+    layout, _ = NPY[name]
+    arrays = {each: array.repeat(400, 0) for each, array in numbers(SHAPES[name]).items()}
+    save_public(name, tmp_path, arrays)
+    selected = sum(array[-20:].nbytes for array in arrays.values())
+    tracemalloc.start()
+    try:
+        read = read_public(layout, tmp_path, rows=slice(-20, None))
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert_same(read, {each: array[-20:] for each, array in arrays.items()})
+    # Beside it there are an array in the order of its file, and some kilobytes of headers.
+    assert kept < selected + 2**15
+    assert peak < 2 * selected + 2**16 < sum(array.nbytes for array in arrays.values()) / 2
+
+
+def test_writing_npy_files_copies_one_array_at_a_time(tmp_path: Path) -> None:
+    arrays = {each: array.repeat(2000, 0) for each, array in numbers(SHAPES["elasticity"]).items()}
+    tracemalloc.start()
+    try:
+        write_public(ELASTICITY, tmp_path, arrays)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.1 * arrays["points"].nbytes
+
+
+def test_without_a_grid_there_is_no_stride(tmp_path: Path) -> None:
+    write_public(ELASTICITY, tmp_path, numbers(SHAPES["elasticity"]))
+    for stride in (2, 0, -1):
+        message = rf"stride: expected 1, because these points form no grid .* got {stride}"
+        with pytest.raises(ValueError, match=message):
+            read_public(ELASTICITY, tmp_path, stride=stride)
+        with pytest.raises(ValueError, match=message):
+            ELASTICITY.every("stress", stride)
+
+
+@pytest.mark.parametrize("stride", [0, -1, 3, 8, 12])
+def test_npy_strides_divide_both_axes(tmp_path: Path, stride: int) -> None:
+    save_public("airfoil", tmp_path, numbers(SHAPES["airfoil"]))
+    message = rf"stride: expected a divisor of 4, .* 13 x 9 points in .* got {stride}"
+    with pytest.raises(ValueError, match=message):
+        read_public(AIRFOIL, tmp_path, stride=stride)
+
+
+@of_npy
+@pytest.mark.parametrize(
+    "rows",
+    [slice(0, 6), slice(-6, None), slice(5, None), slice(3, 3), slice(None, None, -1)],
+    ids=["beyond", "before", "after", "none", "backwards"],
+)
+def test_npy_rows_beyond_the_file_are_refused(tmp_path: Path, name: str, rows: slice) -> None:
+    save_public(name, tmp_path, numbers(SHAPES[name]))
+    with pytest.raises(ValueError, match=r"\.npy: expected rows among the 5 of .* got slice\("):
+        read_public(NPY[name][0], tmp_path, rows=rows)
+
+
+@of_npy
+def test_missing_npy_file_names_those_beside_it(tmp_path: Path, name: str) -> None:
+    layout, files = NPY[name]
+    needed = [files[each] for each in SHAPES[name]]
+    for each in SHAPES[name]:
+        save_public(name, tmp_path, numbers(SHAPES[name]))
+        (tmp_path / files[each]).unlink()
+        beside = ", ".join(sorted(file for file in needed if file != files[each]))
+        for act in (read_public, measure_public):
+            with pytest.raises(
+                FileNotFoundError,
+                match=rf"{files[each]}: expected {' and '.join(needed)}, got .* but {beside} in",
+            ):
+                act(layout, tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no \.npy file in its folder: put it there"):
+        read_public(layout, tmp_path / "absent" / needed[0])
+
+
+@of_npy
+def test_npy_files_are_told_apart_by_name(tmp_path: Path, name: str) -> None:
+    layout, files = NPY[name]
+    save_public(name, tmp_path, numbers(SHAPES[name]))
+    np.save(tmp_path / "mine.npy", np.ones((5, 7)))
+    names = " or ".join(files.values())
+    with pytest.raises(
+        ValueError, match=rf"mine\.npy: expected a folder that exists, or {names} in"
+    ):
+        read_public(layout, tmp_path / "mine.npy")
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "change", "expected"),
+    [
+        pytest.param(
+            "elasticity", "points", np.s_[:, :, :1], "points, coordinates 2, samples", id="line"
+        ),
+        pytest.param(
+            "elasticity", "stress", np.s_[:-1], "points 7, samples 5", id="elasticity_samples"
+        ),
+        pytest.param(
+            "elasticity", "stress", np.s_[:, 1:], "points 7, samples 5", id="elasticity_points"
+        ),
+        pytest.param("airfoil", "y", np.s_[:, ::2], "samples 5, x 13, y 9", id="airfoil_points"),
+        pytest.param(
+            "airfoil", "flow", np.s_[:, :4], "samples 5, channels 5, x 13, y 9", id="airfoil_mach"
+        ),
+        pytest.param(
+            "pipe", "flow", np.s_[:4], "samples 5, channels 3, x 9, y 5", id="pipe_samples"
+        ),
+        pytest.param(
+            "pipe", "flow", np.s_[..., :4], "samples 5, channels 3, x 9, y 5", id="pipe_points"
+        ),
+    ],
+)
+def test_npy_arrays_that_do_not_agree_are_refused(
+    tmp_path: Path, name: str, array: str, change: Any, expected: str
+) -> None:
+    layout, files = NPY[name]
+    arrays = numbers(SHAPES[name])
+    arrays[array] = arrays[array][change]
+    save_public(name, tmp_path, arrays)
+    for act in (read_public, measure_public):
+        with pytest.raises(
+            ValueError, match=rf"{files[array]}: .*expected shape \({expected}\), got \("
+        ):
+            act(layout, tmp_path)
+    with pytest.raises(ValueError, match=rf"{files[array]}: {array}: expected shape \("):
+        write_public(layout, tmp_path, arrays)
+
+
+@in_the_last
+def test_npy_files_with_other_axes_are_refused(tmp_path: Path, name: str, array: str) -> None:
+    layout, files = NPY[name]
+    save_public(name, tmp_path, numbers(SHAPES[name]))
+    np.save(tmp_path / files[array], np.ones((2, 3, 4), np.float32))
+    with pytest.raises(
+        ValueError,
+        match=rf"{files[array]}: expected {files[array]} \(.*samples.*\), got float32 \(2, 3, 4\): "
+        rf"this is not a {files[array]}; take another file",
+    ):
+        read_public(layout, tmp_path)
+
+
+@in_the_last
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_npy_values_that_are_not_finite_are_refused(
+    tmp_path: Path, name: str, array: str, value: float
+) -> None:
+    layout, files = NPY[name]
+    arrays = numbers(SHAPES[name])
+    arrays[array][4, ..., 2] = value
+    save_public(name, tmp_path, arrays)
+    with pytest.raises(ValueError, match=rf"{files[array]}: expected finite .* in {files[array]}"):
+        read_public(layout, tmp_path)
+    # What is not asked for is not looked at.
+    assert read_public(layout, tmp_path, rows=slice(0, 4))
+    with pytest.raises(ValueError, match=rf"expected finite values, got .* in {array}"):
+        write_public(layout, tmp_path, arrays)
+
+
+@in_the_last
+def test_damaged_npy_files_are_refused(tmp_path: Path, name: str, array: str) -> None:
+    layout, files = NPY[name]
+    save_public(name, tmp_path, numbers(SHAPES[name]))
+    file = tmp_path / files[array]
+    content = file.read_bytes()
+    np.save(file, np.array([{}, None]), allow_pickle=True)
+    pickled = file.read_bytes()
+    for wrong in (content[:-1], content[:200], content[:20], b"", pickled, b"<!doctype html>"):
+        file.write_bytes(wrong)
+        for act in (read_public, measure_public):
+            with pytest.raises(ValueError, match=rf"{files[array]}: expected a .*\.npy file"):
+                act(layout, tmp_path)
+
+
+@of_npy
+def test_arrays_that_are_no_set_are_not_written_as_npy(tmp_path: Path, name: str) -> None:
+    layout, _ = NPY[name]
+    arrays = numbers(SHAPES[name])
+    last, array = next(reversed(arrays.items()))
+    missing = {each: values for each, values in arrays.items() if each != last}
+    wrong: tuple[tuple[dict[str, np.ndarray], str], ...] = (
+        (missing, rf"expected the arrays .*{last}.* got .*"),
+        ({**arrays, "more": array}, "expected the arrays .* got .*more"),
+        ({**arrays, last: array[0]}, rf"{last}: expected shape \(samples 5, .*, got \("),
+        ({**arrays, last: array[:0]}, rf"{last}: expected shape \(samples 5, .*, got \(0, "),
+        ({each: values[:0] for each, values in arrays.items()}, "expected an array .* not empty"),
+    )
+    for given, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            write_public(layout, tmp_path, given)
+    with pytest.raises(ValueError, match=r"absent: expected a folder that exists, or "):
+        write_public(layout, tmp_path / "absent", arrays)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "expected"),
+    [
+        ("elasticity", "radius", "samples 5, angles 42"),
+        ("elasticity", "coefficients", "samples 5, coefficients 10"),
+        ("airfoil", "design", "samples 5, design 8"),
+    ],
+)
+def test_optional_npy_arrays_must_agree_too(
+    tmp_path: Path, name: str, array: str, expected: str
+) -> None:
+    arrays = numbers({**SHAPES[name], **OPTIONAL[name]})
+    for cut in (np.s_[1:], np.s_[:, 1:]):
+        with pytest.raises(ValueError, match=rf"{array}: expected shape \({expected}\), got"):
+            write_public(NPY[name][0], tmp_path, {**arrays, array: arrays[array][cut]})
+
+
+@pytest.mark.parametrize("name", ["elasticity", "airfoil"])
+def test_optional_npy_files_of_other_samples_do_not_stay(tmp_path: Path, name: str) -> None:
+    layout, files = NPY[name]
+    write_public(layout, tmp_path, numbers({**SHAPES[name], **OPTIONAL[name]}))
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    left = " or ".join(files[each] for each in OPTIONAL[name])
+    with pytest.raises(ValueError, match=rf"expected no {left}, .* delete the file"):
+        write_public(layout, tmp_path, numbers(SHAPES[name], seed=1))
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import funcattn
-from funcattn.data import GridSamples, Store, collate, grid_positions, trapezoid_weights
+from funcattn.data import StackedSamples, Store, collate, grid_positions, trapezoid_weights
 from funcattn.serve import Predictor, load
 from funcattn.serve.predictor import OutsideTrainingWarning
 from funcattn.settings import changed
@@ -58,14 +58,14 @@ def free(points_run: Path) -> Predictor:
 
 
 @pytest.fixture
-def samples(store: Store) -> GridSamples:
+def samples(store: Store) -> StackedSamples:
     test = Darcy(Darcy.defaults("smoke", "modern")).splits(store).test
-    assert isinstance(test, GridSamples)
+    assert isinstance(test, StackedSamples)
     return test
 
 
 @pytest.fixture
-def arrays(samples: GridSamples) -> dict[str, Any]:
+def arrays(samples: StackedSamples) -> dict[str, Any]:
     """The test samples as numpy arrays."""
     batch = collate([samples[i] for i in range(4)])
     assert batch.values is not None
@@ -85,7 +85,7 @@ def no_warnings() -> Iterator[None]:
 
 
 def test_it_predicts_what_the_task_does_with_the_best_weights(
-    run: Path, predictor: Predictor, samples: GridSamples, arrays: dict[str, Any]
+    run: Path, predictor: Predictor, samples: StackedSamples, arrays: dict[str, Any]
 ) -> None:
     task = Darcy(predictor.task.settings)
     surrogate = build_surrogate(task).eval()

@@ -13,6 +13,7 @@ from lightning_fabric import Fabric
 from funcattn.data import Store, collate
 from funcattn.settings import Preset, Profile, changed
 from funcattn.tasks import TASKS, Solved
+from funcattn.tasks.solved import GridData
 from funcattn.training.loop import Trainer
 from funcattn.training.setup import build_surrogate
 
@@ -39,15 +40,23 @@ def test_sizes_and_shapes_are_those_that_the_task_says(name: str, store: Store) 
         sample = part[0]
         n = len(sample.positions)
         assert sample.positions.shape == (n, task.space)
-        assert sample.values is not None
-        assert sample.values.shape == (n, task.inputs)
         assert sample.target.shape == (n, *task.target_axes)
-        assert sample.target.dtype == sample.values.dtype == torch.float32
-        assert sample.positions.min() == 0
-        last = 1 - 1 / sample.grid[0] if task.periodic else 1
-        assert sample.positions.max() == pytest.approx(last)
-        assert sample.weights is not None
-        assert sample.weights.sum() == pytest.approx(1)
+        assert sample.target.dtype == sample.positions.dtype == torch.float32
+        assert (sample.values is None) == (task.inputs == 0)
+        if sample.values is not None:
+            assert sample.values.shape == (n, task.inputs)
+            assert sample.values.dtype == torch.float32
+        assert (sample.grid is None) == (task.cells("train") is None)
+        if part is splits.train:
+            assert sample.grid == task.grid
+        assert task.points in (n, None)
+        if sample.grid is not None:
+            assert sample.weights is not None
+            assert sample.weights.sum() == pytest.approx(1)
+        if isinstance(how, GridData):
+            assert sample.positions.min() == 0
+            last = 1 - 1 / sample.grid[0] if task.periodic else 1
+            assert sample.positions.max() == pytest.approx(last)
 
 
 @names
@@ -72,15 +81,15 @@ def test_public_files_of_ours_give_the_same(name: str, store: Store, tmp_path: P
     for format in ("5", "7.3"):  # noqa: A001
         folder = tmp_path / format
         files = task.write_public(made, folder, format)
-        assert sorted(path.name for path in files) == sorted(task.layout.files.values())
-        assert all(path.exists() for path in files)
+        assert {path.name for path in files} >= set(task.layout.files.values())
+        assert sorted(folder.iterdir()) == sorted(files)
         theirs = smoke(name, path=str(folder)).splits(store)
         assert theirs.fingerprint == ours.fingerprint
         for part in ("train", "validation", "test"):
             a, b = getattr(ours, part), getattr(theirs, part)
             assert len(a) == len(b)
-            torch.testing.assert_close(a[0].values, b[0].values, rtol=0, atol=0)
-            torch.testing.assert_close(a[0].target, b[0].target, rtol=0, atol=0)
+            for what in ("positions", "values", "target"):
+                torch.testing.assert_close(getattr(a[0], what), getattr(b[0], what), rtol=0, atol=0)
 
 
 @names
@@ -102,18 +111,42 @@ def test_without_samples_to_spare_the_last_ones_that_would_train_validate(
         few.splits(store)
 
 
-@names
+def test_samples_that_a_benchmark_leaves_out_validate(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = smoke("elasticity")
+    how = task.settings.data
+    made = store.made(task.recipe(), 0, task.count)
+    task.write_public(made, tmp_path, "5")
+    stress = made.read("stress", range(task.count))
+
+    def rows(**data: int) -> list[list[int]]:
+        splits = smoke("elasticity", path=str(tmp_path), **data).splits(store)
+        return [
+            [int((stress == case.target[:, 0].numpy()).all(1).nonzero()[0][0]) for case in part]
+            for part in (splits.train, splits.validation, splits.test)
+        ]
+
+    assert (how.train, how.validation, how.test, task.count) == (12, 4, 4, 20)
+    monkeypatch.setattr(SOLVED["elasticity"], "public_samples", 16)
+    assert rows() == [[*range(12)], [*range(16, 20)], [*range(12, 16)]]
+    # Where it leaves out too few, the last of those that would train validate.
+    assert rows(validation=5) == [[*range(7)], [*range(7, 12)], [*range(12, 16)]]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in SOLVED if isinstance(SOLVED[n].defaults("smoke", "modern").data, GridData)]
+)
 def test_public_positions_are_those_of_public_loaders(name: str, store: Store) -> None:
     ours, theirs = (
         smoke(name, public_positions=switch).splits(store).train[0] for switch in (False, True)
     )
-    n = ours.grid[0]
-    if len(ours.grid) == 1:
-        np.testing.assert_allclose(theirs.positions[:, 0], np.linspace(0, 1, n), atol=1e-6)
+    axes = [np.linspace(0, 1, n) for n in ours.grid]
+    if len(axes) == 1:
+        np.testing.assert_allclose(theirs.positions[:, 0], axes[0], atol=1e-6)
         return
     # As the loaders do it, word for word: numpy's default order.
-    axis = np.linspace(0, 1, n)
-    x, y = np.meshgrid(axis, axis)
+    x, y = np.meshgrid(*axes)
     np.testing.assert_allclose(theirs.positions, np.c_[x.ravel(), y.ravel()], atol=1e-6)
     assert not torch.equal(ours.positions, theirs.positions)
 

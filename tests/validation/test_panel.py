@@ -789,8 +789,8 @@ def test_flow_without_one_stagnation_point_is_reported(change: Any, count: int) 
     ("options", "message"),
     [
         ({"field_points": -1}, "field_points >= 0, got -1"),
-        ({"near": 1.5}, r"shares near and reflex in \[0, 1\], got 1.5 and 0.5"),
-        ({"reflex": np.nan}, r"shares near and reflex in \[0, 1\], got 0.75 and nan"),
+        ({"near": 1.5}, r"a share near in \[0, 1\], got 1.5"),
+        ({"reflex": np.nan}, r"a share reflex in \[0, 1\], got nan"),
         ({"closest": 0.0}, r"closest in \(0, 0.5\], got 0.0"),
         ({"closest": 0.6}, r"closest in \(0, 0.5\], got 0.6"),
         ({"panels": 21}, "even number of panels, at least 4, got 21"),

@@ -10,6 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from funcattn.viz.canvases import (
+    Canvas,
     Image,
     Line,
     Mesh,
@@ -489,3 +490,35 @@ def test_nothing_is_cut_off_and_no_title_is_written_over_another(
     boxes = [title.get_window_extent(renderer) for title in titles]
     for number, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:number])
+
+
+def test_the_inside_of_a_body_stays_blank() -> None:
+    # A body of twelve corners in a square of points: triangles between them would fill it.
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    body = 0.3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    x, y = np.meshgrid(np.linspace(-1, 1, 15), np.linspace(-1, 1, 15))
+    around = np.stack([x.ravel(), y.ravel()], axis=1)
+    around = around[np.linalg.norm(around, axis=1) > 0.33]
+    points = np.concatenate([body, around])
+    on_body = np.arange(len(points)) < 12
+
+    def inside(place: Canvas) -> int:
+        assert isinstance(place, Mesh)
+        return int((place.drawn[place.corners] < 12).all(axis=1).sum())
+
+    filled, blank = canvas(points), canvas(points, on_body=on_body)
+    assert inside(filled) > 3
+    assert inside(blank) == 0
+    assert isinstance(filled, Mesh)
+    assert isinstance(blank, Mesh)
+    assert len(blank.corners) == len(filled.corners) - inside(filled)
+
+
+def test_rows_of_one_field_stand_side_by_side() -> None:
+    place = canvas(np.random.default_rng(0).random((50, 2)))
+    rows = [Row(f"sample {i}", place, [Panel("stress", np.arange(50.0))]) for i in range(3)]
+    figure = point_rows(rows)
+    shown = [axis for axis in figure.axes if axis.get_title()]
+    assert [axis.get_title() for axis in shown] == ["sample 0", "sample 1", "sample 2"]
+    assert shown[0].get_ylabel() == "stress"
+    assert len({round(axis.get_subplotspec().rowspan.start, 3) for axis in shown}) == 1

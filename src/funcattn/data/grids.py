@@ -1,4 +1,4 @@
-"""Regular grids on the unit box, points in row-major order, and samples on them.
+"""Regular grids on the unit box, points in row-major order, and samples from stacked fields.
 
 Both ends of every axis are grid points; of a periodic axis, which is a circle, the first one only.
 """
@@ -68,27 +68,28 @@ def trapezoid_weights(grid: Sequence[int], *, periodic: bool = False) -> Float[T
     return product.reshape(math.prod(grid))
 
 
-class GridSamples(Sequence[Sample]):
-    """Samples on one grid, from stacked fields.
+class StackedSamples(Sequence[Sample]):
+    """Samples of one size, from stacked fields.
 
-    inputs (samples *grid i), targets (samples *grid *o); positions (n s) and weights (n) are those
-    of the grid's points.
+    targets (samples *grid *o), and inputs (samples *grid i) where the task has some; positions
+    (samples n s) or, where they are the same for all, (n s); grid: axis lengths, None where the
+    points form none, and *grid then is n; weights (n), the same for all.
     """
 
     def __init__(
         self,
-        grid: tuple[int, ...],
-        inputs: npt.NDArray[Any],
+        positions: npt.NDArray[Any] | Tensor,
+        inputs: npt.NDArray[Any] | None,
         targets: npt.NDArray[Any],
         *,
-        positions: Tensor,
-        weights: Tensor,
+        grid: tuple[int, ...] | None = None,
+        weights: Tensor | None = None,
     ) -> None:
-        self.grid, self.inputs, self.targets = grid, inputs, targets
-        self.positions, self.weights = positions, weights
+        self.positions = torch.as_tensor(positions)
+        self.inputs, self.targets, self.grid, self.weights = inputs, targets, grid, weights
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.targets)
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...
@@ -97,11 +98,14 @@ class GridSamples(Sequence[Sample]):
     def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        axes = len(self.grid) - 1
         return Sample(
-            positions=self.positions,
-            values=torch.from_numpy(self.inputs[index]).flatten(0, axes),
-            target=torch.from_numpy(self.targets[index]).flatten(0, axes),
+            positions=self.positions if self.positions.ndim == 2 else self.positions[index],
+            values=None if self.inputs is None else self._points(self.inputs[index]),
+            target=self._points(self.targets[index]),
             grid=self.grid,
             weights=self.weights,
         )
+
+    def _points(self, field: npt.NDArray[Any]) -> Tensor:
+        """(*grid *o) -> (n *o)."""
+        return torch.from_numpy(field).flatten(0, len(self.grid or (0,)) - 1)

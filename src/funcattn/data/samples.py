@@ -22,7 +22,9 @@ class Sample:
 
     positions (n s); values (n i), or None where the geometry is the input; target: first axis n,
     any others after it; grid: axis lengths where the points form a grid, row-major; weights (n).
-    context (m k): observations at other points, where a task has them.
+    context (m k): observations at other points, where a task has them. times (t): those of the
+    target's frames, where it has some, (n t o). surface (n): how much of a body's surface belongs
+    to a point on it, 0 at points off it.
     """
 
     positions: Float[Tensor, "n s"]
@@ -31,10 +33,12 @@ class Sample:
     grid: tuple[int, ...] | None = None
     weights: Float[Tensor, " n"] | None = None
     context: Float[Tensor, "m k"] | None = None
+    times: Float[Tensor, " t"] | None = None
+    surface: Float[Tensor, " n"] | None = None
 
     def __post_init__(self) -> None:
         points = len(self.positions)
-        for field in ("values", "target", "weights"):
+        for field in ("values", "target", "weights", "surface"):
             tensor = getattr(self, field)
             if tensor is not None and len(tensor) != points:
                 raise ValueError(
@@ -51,7 +55,7 @@ class Sample:
 class Batch:
     """Samples stacked along a first axis; mask is True at real points, None where all are.
 
-    Contexts are not padded: those of one batch are of one size.
+    Contexts and times are not padded: those of one batch are of one size.
     """
 
     positions: Float[Tensor, "b n s"]
@@ -61,6 +65,8 @@ class Batch:
     weights: Float[Tensor, "b n"] | None = None
     mask: Bool[Tensor, "b n"] | None = None
     context: Float[Tensor, "b m k"] | None = None
+    times: Float[Tensor, "b t"] | None = None
+    surface: Float[Tensor, "b n"] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -93,14 +99,14 @@ def collate(samples: Sequence[Sample]) -> Batch:
             if all(tensor is None for tensor in tensors):
                 return None
             raise ValueError(f"{name}: expected it in all samples of a batch or in none")
-        # Points are padded, contexts are not.
-        first, where = (0, "") if name == "context" else (1, " after the first axis")
+        whole = name in ("context", "times")  # points are padded, these are not
+        first, where = (0, "") if whole else (1, " after the first axis")
         if len({t.shape[first:] for t in tensors}) > 1:
             raise ValueError(
                 f"{name}: expected one shape{where} in all samples of a batch, got "
                 f"{[tuple(t.shape) for t in tensors]}"
             )
-        if name == "context":
+        if whole:
             return torch.stack(tensors)
         return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
 
@@ -116,4 +122,6 @@ def collate(samples: Sequence[Sample]) -> Batch:
         weights=stacked("weights"),
         mask=places < torch.tensor(sizes)[:, None] if ragged else None,
         context=stacked("context"),
+        times=stacked("times"),
+        surface=stacked("surface"),
     )

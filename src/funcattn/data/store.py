@@ -92,7 +92,9 @@ class StoredSet:
                 "fields": {
                     name: list(dataset.shape[1:])
                     for name, dataset in file.items()
-                    if name not in _RESERVED and isinstance(dataset, h5py.Dataset)
+                    if isinstance(dataset, h5py.Dataset)
+                    and name not in _RESERVED
+                    and not name.endswith(_ends(""))
                 },
                 "drawn": drawn,
                 "rejected": drawn - count,

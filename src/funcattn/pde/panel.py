@@ -18,13 +18,12 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, LinAlgWarning
 from scipy.linalg import solve as linalg_solve
 
+from funcattn.pde import airfrans
+from funcattn.pde.airfrans import BOX
 from funcattn.pde.errors import NotConvergedError
-from funcattn.pde.naca import five_digit, four_digit
 
 Floats = npt.NDArray[np.float64]
 
-BOX = np.array([[-2.0, -1.5], [4.0, 1.5]])
-"""Lower left and upper right corner of the region that is sampled."""
 _PAIRS = 2**18
 """Pairs of point and panel that are worked on at a time: few enough for the cache."""
 _LEAST_REYNOLDS = 320.0
@@ -97,6 +96,7 @@ def solve(nodes: Floats, stream: Floats) -> Flow:
         NotConvergedError: the equations have no unique solution, up to rounding.
 
     Example:
+        >>> from funcattn.pde.naca import four_digit
         >>> angle = np.deg2rad(4.0)
         >>> flow = solve(four_digit(0.0, 0.0, 12.0), np.array([np.cos(angle), np.sin(angle)]))
         >>> round(lift(flow), 4)
@@ -161,6 +161,7 @@ def velocity(flow: Flow, points: Floats) -> Floats:
         ValueError: a point is a node of the airfoil, or not finite.
 
     Example:
+        >>> from funcattn.pde.naca import four_digit
         >>> flow = solve(four_digit(0.0, 0.0, 12.0), np.array([1.0, 0.0]))
         >>> velocity(flow, np.array([[0.3, 0.2], [0.3, -0.2]])).round(3)
         array([[ 1.095,  0.015],
@@ -188,12 +189,9 @@ def velocity(flow: Flow, points: Floats) -> Floats:
 
 def surface(flow: Flow) -> Surface:
     """Evaluate the flow at the middles of its panels, where it slips along them."""
-    step = np.diff(flow.nodes, axis=0)
-    length = np.linalg.norm(step, axis=1)
-    along = step / length[:, None]
+    middle, normal, length = airfrans.panels(flow.nodes)
     speed = 0.5 * (flow.speed[1:] + flow.speed[:-1])
-    middle = 0.5 * (flow.nodes[1:] + flow.nodes[:-1])
-    normal = np.stack([along[:, 1], -along[:, 0]], axis=-1)
+    along = np.stack([-normal[:, 1], normal[:, 0]], axis=-1)
     return Surface(middle, normal, length, speed, speed[:, None] * along)
 
 
@@ -323,6 +321,7 @@ def friction(flow: Flow, viscosity: float, *, trip: float = 0.05) -> Friction:
         NotConvergedError: the flow has not one stagnation point ahead of the trailing edge.
 
     Example:
+        >>> from funcattn.pde.naca import four_digit
         >>> flow = solve(four_digit(0.0, 0.0, 12.0), np.array([1.0, 0.0]))
         >>> [round(friction(flow, 1 / 6e6, trip=trip).drag, 5) for trip in (0.05, np.inf)]
         [0.00805, 0.00614]
@@ -397,10 +396,8 @@ def sample(
 ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
     """Draw one airfoil, its flow and its forces: a proxy for the samples of AirfRANS.
 
-    The design is that of the benchmark: Reynolds number uniform in (2e6, 6e6), incidence in (-5,
-    15) degrees, and with equal chances an airfoil of four digits (camber in (0, 7), its position
-    in (0, 7) or, if below 1.5, no camber; thickness in (5, 20)) or of five (lift in (0, 4),
-    position in (3, 8), thickness in (5, 20)). The chord is 1, along x, and the stream is inclined.
+    The design is that of the benchmark, by `funcattn.pde.airfrans`. The chord is 1, along x, and
+    the stream is inclined.
 
     The flow is not that of the benchmark, which has Reynolds-averaged Navier-Stokes equations with
     k-omega SST: see the head of this module for what is missing. Velocity on the surface is that
@@ -412,9 +409,7 @@ def sample(
         field_points: points of the fluid. The default makes 32 000 with those of the surface, as
             many as training on the benchmark draws from its meshes.
         near, closest: where they are, as in `scatter`.
-        reflex: share of five-digit airfoils with a reflexed line. (The public generator of the
-            benchmark says a half, but gives its reflexed line the constants of the plain one, with
-            which both are the same: its shapes are those of 0.)
+        reflex: as in `funcattn.pde.airfrans.draw_design`.
         trip: as in `friction`.
         viscosity: kinematic; the stream has Reynolds number times viscosity.
         rng: source of all draws. The design comes first and does not depend on the others.
@@ -441,28 +436,16 @@ def sample(
     """
     if field_points < 0:
         raise ValueError(f"expected field_points >= 0, got {field_points}: try 31800")
-    if not (0.0 <= near <= 1.0 and 0.0 <= reflex <= 1.0):
-        raise ValueError(
-            f"expected shares near and reflex in [0, 1], got {near} and {reflex}: try 0.75 and 0.5"
-        )
+    if not 0.0 <= near <= 1.0:
+        raise ValueError(f"expected a share near in [0, 1], got {near}: try 0.75")
     if not 0.0 < closest <= 0.5:
         raise ValueError(
             f"expected closest in (0, 0.5], got {closest}: points keep off the airfoil, and find "
             "room in the box; try 0.001"
         )
-    design = rng.random(7)
-    reynolds, incidence = 2e6 + 4e6 * design[0], -5.0 + 20.0 * design[1]
-    thickness = 5.0 + 15.0 * design[2]
-    if design[3] < 0.5:
-        position = 7.0 * design[5] if 7.0 * design[5] >= 1.5 else 0.0
-        family, digits = 4, [7.0 * design[4] if position else 0.0, position, 0.0, thickness]
-        nodes = four_digit(digits[0], position, thickness, panels=panels)
-    else:
-        bent = bool(design[6] < reflex)
-        family, digits = 5, [4.0 * design[4], 3.0 + 5.0 * design[5], float(bent), thickness]
-        nodes = five_digit(digits[0], digits[1], thickness, reflex=bent, panels=panels)
-    angle = np.deg2rad(incidence)
-    flow = solve(nodes, reynolds * viscosity * np.array([np.cos(angle), np.sin(angle)]))
+    design = airfrans.draw_design(rng, reflex=reflex)
+    nodes = airfrans.outline(design, panels=panels)
+    flow = solve(nodes, airfrans.stream(design, viscosity))
     wall, layers = surface(flow), friction(flow, viscosity, trip=trip)
     points, distance = scatter(nodes, field_points, near=near, closest=closest, rng=rng)
 
@@ -486,10 +469,10 @@ def sample(
         "shear": layers.shear,
         "lift": np.array(lift(flow)),
         "drag": np.array(layers.drag),
-        "reynolds": np.array(reynolds),
-        "incidence": np.array(incidence),
-        "family": np.array(float(family)),
-        "digits": np.array(digits),
+        "reynolds": np.array(design.reynolds),
+        "incidence": np.array(design.incidence),
+        "family": np.array(float(design.family)),
+        "digits": design.digits,
         "transition": layers.transition,
         "separation": layers.separation,
     }

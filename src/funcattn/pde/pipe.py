@@ -213,8 +213,7 @@ def sample(
 
     Args:
         nodes: nodes of the solve along each axis, see `channel`.
-        stride: every stride-th node is stored; 1 or an even divisor of nodes - 1. The pressure,
-            which has every second node to begin with, is stored at those of them that remain.
+        stride: every stride-th node is stored; a divisor of nodes - 1.
         viscosity: nu.
         heights: bound of the heights.
         slopes: bound of the slopes.
@@ -222,8 +221,9 @@ def sample(
         rng: source of the nine uniform draws; the same for every resolution.
 
     Returns:
-        x, y (n, n), velocity (2, n, n), pressure ((n + 1) / 2 per axis, or n if stride > 1), with
-        n = (nodes - 1) / stride + 1; design (9,); iterations and change of the solve.
+        x, y (n, n) and flow (3, n, n), which is u_x, u_y and p, with n = (nodes - 1) / stride + 1;
+        design (9,); iterations and change of the solve. The pressure is linear between the nodes
+        that it has in the solve, every second one.
 
     Raises:
         ValueError: a parameter is out of range.
@@ -231,13 +231,13 @@ def sample(
 
     Example:
         >>> stored = sample(nodes=33, stride=2, rng=np.random.default_rng(0))
-        >>> stored["x"].shape, stored["velocity"].shape, stored["pressure"].shape
-        ((17, 17), (2, 17, 17), (17, 17))
+        >>> stored["x"].shape, stored["flow"].shape
+        ((17, 17), (3, 17, 17))
     """
-    if not (stride == 1 or (stride > 1 and stride % 2 == 0 and (nodes - 1) % stride == 0)):
+    if stride < 1 or (nodes - 1) % stride:
         raise ValueError(
-            f"expected stride 1 or an even divisor of nodes - 1 = {nodes - 1}, got {stride}: "
-            "both ends of each axis are stored, and pressure is known at even nodes; try 2"
+            f"expected stride to be a divisor of nodes - 1 = {nodes - 1}, got {stride}: "
+            "both ends of each axis are stored; try 2"
         )
     if not (0.0 <= heights < np.inf and 0.0 <= slopes < np.inf):
         raise ValueError(
@@ -249,16 +249,29 @@ def sample(
     x, y, start = channel(design, nodes)
     flow = solve(x, y, start, viscosity=viscosity, tolerance=tolerance)
     kept = (..., slice(None, None, stride), slice(None, None, stride))
-    kept_pressure = 2 * (slice(None, None, max(1, stride // 2)),)
     return {
         "x": x[kept],
         "y": y[kept],
-        "velocity": flow.velocity[kept],
-        "pressure": flow.pressure[kept_pressure],
+        "flow": np.concatenate([flow.velocity, at_all_nodes(flow.pressure)[None]])[kept],
         "design": design,
         "iterations": np.array(float(flow.iterations)),
         "change": np.array(flow.change),
     }
+
+
+def at_all_nodes(pressure: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The pressure at all nodes, from every second one along each axis: linear in between.
+
+    >>> at_all_nodes(np.array([[0.0, 2.0], [4.0, 6.0]]))
+    array([[0., 1., 2.],
+           [2., 3., 4.],
+           [4., 5., 6.]])
+    """
+    for _ in range(2):
+        refined = np.repeat(pressure, 2, axis=0)[:-1]
+        refined[1::2] = (pressure[:-1] + pressure[1:]) / 2
+        pressure = refined.T
+    return np.ascontiguousarray(pressure)
 
 
 def _checked_shape(

@@ -5,7 +5,7 @@ network once, tasks in time call it for each frame.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
@@ -32,6 +32,16 @@ class Splits:
     """Of the data's content: a resumed run refuses data that changed."""
 
 
+@dataclass(frozen=True)
+class Portrait:
+    """What a picture of a sample shows: fields (n,) by name, at points (n s)."""
+
+    positions: Tensor
+    fields: Mapping[str, Tensor]
+    surface: Tensor | None = None
+    """(n,), positive at points on the surface of a body."""
+
+
 class Task(ABC):
     """One benchmark."""
 
@@ -46,6 +56,9 @@ class Task(ABC):
     """Whether the network takes a time."""
     periodic: ClassVar[bool] = False
     """Whether space is a torus."""
+    lower: ClassVar[float | tuple[float, ...]] = 0.0
+    upper: ClassVar[float | tuple[float, ...]] = 1.0
+    """Corners of the box of space, for all axes or one number an axis."""
     observed: ClassVar[bool] = False
     """Whether the network takes observations at other points."""
     headline: ClassVar[str]
@@ -77,6 +90,21 @@ class Task(ABC):
         """By name, one number for each sample, (b,); `headline` is among them."""
 
     @property
+    def grid(self) -> tuple[int, ...] | None:
+        """The grid of the training samples, None where their points form none."""
+        return None
+
+    @property
+    def points(self) -> int | None:
+        """Points of every sample, in training and test; None where their number differs."""
+        return None
+
+    @property
+    def visits(self) -> int:
+        """How often an epoch comes to each training sample."""
+        return 1
+
+    @property
     def target_axes(self) -> tuple[int, ...]:
         """The lengths of a target's axes after the points; (b n *target_axes) in a batch."""
         return (self.outputs,)
@@ -93,8 +121,20 @@ class Task(ABC):
             **observed,
         )
 
+    def summary(self, values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+        """The metrics of a whole set from those of its samples: their means."""
+        return {name: sum(numbers) / len(numbers) for name, numbers in values.items()}
+
+    def drawn_at(self, sample: Sample) -> Tensor:
+        """Where in space a picture shows the points, (n s)."""
+        return sample.positions
+
+    def portrait(self, sample: Sample) -> Portrait | None:  # noqa: ARG002
+        """What a picture of a sample shows; None: some channels of its input and output."""
+        return None
+
     def augmented(self, sample: Sample, random: torch.Generator) -> Sample:  # noqa: ARG002
-        """A training sample, changed at random where the task has a symmetry to teach."""
+        """A training sample, changed at random: a symmetry to teach, or a part of it."""
         return sample
 
 

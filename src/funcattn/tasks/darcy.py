@@ -97,18 +97,11 @@ class Darcy(Solved):
         assert isinstance(how, DarcyData)
         return Recipe(self.name, darcy.sample, {"nodes": how.nodes, "keep": how.keep})
 
-    def stride(self, part: Part) -> int:  # noqa: ARG002
+    def cells(self, part: Part) -> int:  # noqa: ARG002
         """As the settings say."""
         how = self.settings.data
         assert isinstance(how, DarcyData)
-        return how.stride
-
-    @property
-    def kept(self) -> int:
-        """As the settings say."""
-        how = self.settings.data
-        assert isinstance(how, DarcyData)
-        return how.keep
+        return (how.nodes - 1) // how.stride
 
     def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
         """Permeability in, pressure out."""

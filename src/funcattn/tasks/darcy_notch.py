@@ -100,11 +100,11 @@ class DarcyNotch(Solved):
         assert isinstance(how, DarcyNotchData)
         return Recipe(self.name, darcy_notch.sample, {"nodes": how.nodes})
 
-    def stride(self, part: Part) -> int:  # noqa: ARG002
+    def cells(self, part: Part) -> int:  # noqa: ARG002
         """As the settings say."""
         how = self.settings.data
         assert isinstance(how, DarcyNotchData)
-        return how.stride
+        return (how.nodes - 1) // how.stride
 
     def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
         """Boundary values in, at every y; pressure out. The first axis is x, in files it is y."""

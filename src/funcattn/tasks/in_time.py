@@ -3,12 +3,13 @@
 Axes: b sample, n point, t frame, o channel of a frame.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch
+from funcattn.data import Batch, Sample
 from funcattn.tasks.base import Network, Task
 
 
@@ -47,9 +48,11 @@ class Autoregressive(Task):
 
 
 class Timed(Task):
-    """One field for each of some times, each asked for by its time: 0, ..., 1 over the frames.
+    """One field for each of some times, each asked for by its time, 0 to 1.
 
-    The target is (b n t o). The network is called once a time and takes the time as an input.
+    The target is (b n t o). The network is called once a time and takes the time as an input. In
+    training a sample comes with one of its times, drawn at random, and an epoch visits it as often
+    as it has times, or as `visits` says.
     """
 
     timed = True
@@ -63,16 +66,30 @@ class Timed(Task):
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         """The fields, (b n t o)."""
-        times = torch.linspace(0, 1, batch.target.shape[2], dtype=batch.positions.dtype)
+        times = batch.times
+        if times is None:
+            times = torch.linspace(0, 1, batch.target.shape[2]).expand(len(batch), -1)
         fields = [
             network(
                 batch.positions,
                 batch.values,
-                time=time.to(batch.positions.device).expand(len(batch)),
+                time=time,
                 grid=batch.grid,
                 mask=batch.mask,
                 weights=batch.weights,
             )
-            for time in times
+            for time in times.to(batch.positions).unbind(1)
         ]
         return torch.stack(fields, dim=2)
+
+    @property
+    def visits(self) -> int:
+        """As often as there are frames."""
+        return self.frames
+
+    def augmented(self, sample: Sample, random: torch.Generator) -> Sample:
+        """The sample at one of its times."""
+        frames = sample.target.shape[1]
+        frame = int(torch.randint(frames, (1,), generator=random))
+        time = torch.linspace(0, 1, frames)[frame : frame + 1]
+        return replace(sample, target=sample.target[:, frame : frame + 1], times=time)

@@ -102,11 +102,11 @@ class NavierStokes(Autoregressive, Solved):
             },
         )
 
-    def stride(self, part: Part) -> int:  # noqa: ARG002
+    def cells(self, part: Part) -> int:  # noqa: ARG002
         """As the settings say."""
         how = self.settings.data
         assert isinstance(how, NavierStokesData)
-        return how.stride
+        return how.keep // how.stride
 
     def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
         """The first frames in, the others out, as channels."""

@@ -1,6 +1,8 @@
 """Tasks whose samples a solver of ours makes, or a public file holds."""
 
 import hashlib
+import math
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from funcattn.data import (
-    GridSamples,
     Recipe,
     Sample,
+    StackedSamples,
     Store,
     StoredSet,
     grid_positions,
@@ -21,7 +23,7 @@ from funcattn.data import (
     trapezoid_weights,
 )
 from funcattn.data.matlab import Format
-from funcattn.data.public_files import PublicLayout, count_public, read_public, write_public
+from funcattn.data.public_files import PublicLayout, measure_public, read_public, write_public
 from funcattn.settings import DataSettings
 from funcattn.tasks.base import Splits, Task
 
@@ -30,34 +32,56 @@ Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 
 
-class Solved(Task):
-    """A task with a recipe for its samples, and public files that may stand in for them."""
-
-    layout: ClassVar[PublicLayout]
-    """Its public files, and with them the names and axes of its fields."""
+class Generated(Task):
+    """A task with a recipe for its samples."""
 
     @abstractmethod
     def recipe(self) -> Recipe:
         """How samples are made."""
-
-    @abstractmethod
-    def stride(self, part: Part) -> int:
-        """Of the solver's points, or of a public file's, every so-many-th is used."""
-
-    @property
-    def kept(self) -> int:
-        """Of the solver's points, every so-many-th is stored."""
-        return 1
-
-    @abstractmethod
-    def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
-        """Samples from stacked fields, (samples, ...)."""
 
     @property
     def count(self) -> int:
         """Samples of all parts."""
         how = self.settings.data
         return how.train + how.validation + how.test
+
+    @abstractmethod
+    def write_public(self, made: StoredSet, folder: Path, format: Format) -> list[Path]:  # noqa: A002
+        """A set of ours as the benchmark's public files."""
+
+
+class Solved(Generated):
+    """A task whose samples are fields of one size, made or read from public files."""
+
+    layout: ClassVar[PublicLayout]
+    """Its public files, and with them the names and axes of its fields."""
+    public_samples: ClassVar[int] = sys.maxsize
+    """How many of a public file's samples the benchmark uses; its test has the last of these."""
+
+    @abstractmethod
+    def cells(self, part: Part) -> int | None:
+        """Cells along the first axis of the grid that is used, None where there is no grid.
+
+        Of finer grids, in our sets or in public files, every so-many-th point is taken.
+        """
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """As many points along every axis, unless the task says otherwise."""
+        cells = self.cells("train")
+        return None if cells is None else (cells + (not self.layout.periodic),) * self.space
+
+    @property
+    def points(self) -> int | None:
+        """Those of the grid, if the test has the same."""
+        grid = self.grid
+        if grid is None or self.cells("test") != self.cells("train"):
+            return None
+        return math.prod(grid)
+
+    @abstractmethod
+    def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
+        """Samples from stacked fields, (samples, ...)."""
 
     def splits(self, store: Store) -> Splits:
         """Samples in their order: training, validation, test."""
@@ -76,10 +100,10 @@ class Solved(Task):
         parts, start = [], 0
         for part in PARTS:
             rows = range(start, start + getattr(how, part))
-            every = self.stride(part) // self.kept
+            stride = self._stride(part, self._points_stored(made), made.path)
             parts.append(
                 {
-                    name: made.read(name, rows, self.layout.every(name, every))
+                    name: made.read(name, rows, self.layout.every(name, stride))
                     for name in self.layout.needed
                 }
             )
@@ -93,10 +117,15 @@ class Solved(Task):
         those that would train validate.
         """
         how = self.settings.data
-        found = count_public(self.layout, path)
-        spare = found["train"] if "train" in found else found["all"] - how.test
-        tests = found["test"] if "test" in found else found["all"]
+        sizes = measure_public(self.layout, path)
+        found = {part: lengths["samples"] for part, lengths in sizes.items()}
+        tests = found["test"] if "test" in found else min(found["all"], self.public_samples)
+        spare = found["train"] if "train" in found else tests - how.test
         train = min(how.train, spare - how.validation)
+        chosen = slice(train, train + how.validation)
+        if "all" in found and found["all"] - tests >= how.validation:
+            # Samples that the benchmark leaves out are the best to choose by.
+            train, chosen = min(how.train, spare), slice(tests, tests + how.validation)
         if train < 1 or tests < how.test:
             raise ValueError(
                 f"{path}: expected samples for training, {how.validation} for validation and "
@@ -107,21 +136,40 @@ class Solved(Task):
         start = 0 if "test" in found else tests - how.test
         rows = {
             "train": slice(0, train),
-            "validation": slice(train, train + how.validation),
+            "validation": chosen,
             "test": slice(start, start + how.test),
         }
         file = dict.fromkeys(PARTS, "all")
         if "test" in found:
             file = {"train": "train", "validation": "train", "test": "test"}
-        return [
-            {
-                name: values.astype(np.float32)
-                for name, values in read_public(
-                    self.layout, path, file[part], rows=rows[part], stride=self.stride(part)
-                ).items()
-            }
-            for part in PARTS
-        ]
+        read = []
+        for part in PARTS:
+            stride = self._stride(part, sizes[file[part]].get("x", 0), path)
+            fields = read_public(self.layout, path, file[part], rows=rows[part], stride=stride)
+            read.append({name: values.astype(np.float32) for name, values in fields.items()})
+        return read
+
+    def _points_stored(self, made: StoredSet) -> int:
+        """Points along the first axis of space in a set of ours, 0 where there is no grid."""
+        fields = made.provenance["fields"]
+        for name in self.layout.needed:
+            axes = self.layout.arrays[name].axes
+            if "x" in axes:
+                return int(fields[name][axes.index("x") - 1])
+        return 0
+
+    def _stride(self, part: Part, points: int, where: Path) -> int:
+        """Which points of a grid with so many along its first axis are used."""
+        wanted = self.cells(part)
+        if wanted is None:
+            return 1
+        cells = points if self.layout.periodic else points - 1
+        if cells % wanted or not cells:
+            raise ValueError(
+                f"{where}: expected a grid with {wanted} cells along x, or a multiple of that, got "
+                f"{cells}: choose other settings of the grid (`funcattn info {self.name}`)"
+            )
+        return cells // wanted
 
     def write_public(self, made: StoredSet, folder: Path, format: Format) -> list[Path]:  # noqa: A002
         """A set of ours as the benchmark's public files, the test samples last or by themselves."""
@@ -129,15 +177,17 @@ class Solved(Task):
         count, tests = len(made), self.settings.data.test
         rows = {"all": range(count), "train": range(count - tests)}
         rows["test"] = range(count - tests, count)
+        stored = [name for name in self.layout.arrays if name in made.provenance["fields"]]
         return [
-            write_public(
+            path
+            for part in self.layout.files
+            for path in write_public(
                 self.layout,
                 folder,
-                {name: made.read(name, rows[part]) for name in self.layout.needed},
+                {name: made.read(name, rows[part]) for name in stored},
                 part,
                 format=format,
             )
-            for part in self.layout.files
         ]
 
 
@@ -150,7 +200,7 @@ class GridData(DataSettings):
     on a periodic axis too. For comparison with them."""
 
 
-def on_grid(task: Task, inputs: Array, targets: Array) -> GridSamples:
+def on_grid(task: Task, inputs: Array, targets: Array) -> StackedSamples:
     """Samples on the grid of the task's unit box: (samples *grid i), (samples *grid *o)."""
     how = task.settings.data
     assert isinstance(how, GridData)
@@ -161,4 +211,4 @@ def on_grid(task: Task, inputs: Array, targets: Array) -> GridSamples:
         else grid_positions(grid, periodic=task.periodic)
     )
     weights = trapezoid_weights(grid, periodic=task.periodic)
-    return GridSamples(grid, inputs, targets, positions=positions, weights=weights)
+    return StackedSamples(positions, inputs, targets, grid=grid, weights=weights)

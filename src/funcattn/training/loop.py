@@ -99,7 +99,9 @@ class Trainer:
             self.averaged = copy.deepcopy(surrogate)
             fabric.to_device(self.averaged)
         self.group = how.batch * how.accumulate
-        self.steps = math.ceil(len(splits.train) / self.group)
+        self.visits = len(splits.train) * task.visits
+        """Training samples that an epoch sees, each as often as the task says."""
+        self.steps = math.ceil(self.visits / self.group)
         optimisers = build_optimisers(surrogate, how)
         self.schedules = [build_schedule(o, how, self.steps) for o in optimisers]
         self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
@@ -119,9 +121,7 @@ class Trainer:
         devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), self._signals():
             for epoch in range(self.state.epoch, epochs):
-                order = torch.randperm(
-                    len(self.splits.train), generator=_random(self.settings.seed, epoch)
-                )
+                order = torch.randperm(self.visits, generator=_random(self.settings.seed, epoch))
                 groups = order.split(self.group)
                 for step in range(self.state.step, self.steps):
                     self._train(epoch, step, groups[step])
@@ -146,14 +146,14 @@ class Trainer:
                 _mixed(self.settings.seed, epoch, step, number, self.fabric.global_rank)
             )
             samples = [
-                self.task.augmented(self.splits.train[i], _random(self.settings.seed, epoch, i + 1))
+                self.task.augmented(self._visited(i), _random(self.settings.seed, epoch, i + 1))
                 for i in mine
             ]
             last = number + 1 == len(batches)
             with self.fabric.no_backward_sync(self.model, enabled=not last):
                 # A rank without samples still takes part in the sum of gradients.
                 batch = on_device(
-                    samples or [self.splits.train[int(batch_places[0])]], self.settings, self.fabric
+                    samples or [self._visited(int(batch_places[0]))], self.settings, self.fabric
                 )
                 losses = self.task.loss(self.task.predict(self.model, batch), batch)
                 losses = losses if samples else 0 * losses
@@ -183,6 +183,10 @@ class Trainer:
                 self.averaged.parameters(), self.surrogate.parameters(), strict=True
             ):
                 old.detach().lerp_(new.detach(), 1 - how.ema)
+
+    def _visited(self, place: int) -> Sample:
+        """The training sample of one visit of an epoch."""
+        return self.splits.train[place % len(self.splits.train)]
 
     def _stop_at_bad_loss(
         self, losses: Tensor, epoch: int, step: int, places: list[int], batch: Batch
@@ -221,10 +225,11 @@ class Trainer:
         )
         line = {
             "epoch": float(epoch + 1),
-            "train_loss": self.state.losses / len(self.splits.train),
+            "train_loss": self.state.losses / self.visits,
             "rate": self._rate,
         }
-        line |= {f"validation_{name}": _mean(numbers) for name, numbers in values.items()}
+        summary = self.task.summary(values)
+        line |= {f"validation_{name}": number for name, number in summary.items()}
         line |= {f"condition_{i + 1}": number for i, number in enumerate(conditions)}
         value = line[f"validation_{self.task.headline}"]
         if not math.isfinite(value):
@@ -429,10 +434,6 @@ def _folders(folder: Path, kind: str) -> list[Path]:
 def _number(folder: Path) -> int:
     """The step or the epoch of a checkpoint."""
     return int(folder.name.split("-")[1])
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return sum(numbers) / len(numbers)
 
 
 def _mixed(*numbers: int) -> int:

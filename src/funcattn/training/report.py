@@ -17,7 +17,7 @@ from funcattn.tasks import TASKS, Task
 from funcattn.training.checkpoint import restore_model
 from funcattn.training.loop import attention_layers, best_checkpoint
 from funcattn.training.setup import build_surrogate, read_settings
-from funcattn.viz import Case, Panel, Row, RunReport, canvas, point_rows
+from funcattn.viz import Canvas, Case, Panel, Row, RunReport, canvas, point_rows
 
 SMALL = 5_000
 """Points of a sample that are drawn."""
@@ -41,7 +41,7 @@ def describe_run(folder: Path, store: Store) -> RunReport:
     for label, place in (("best", 0), ("median", len(ranking) // 2), ("worst", -1)):
         index = int(ranking[place])
         prediction, seen = _look(task, surrogate, samples[index])
-        cases.append(_case(label, float(errors[index]), samples[index], prediction))
+        cases.append(_case(task, label, float(errors[index]), samples[index], prediction))
         bases = bases or seen
     layers = [name for name in history[0] if name.startswith("condition_")]
     hidden = {"settings", "test", "test_values"}
@@ -94,18 +94,19 @@ def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dic
     return prediction, seen
 
 
-def _case(label: str, error: float, sample: Sample, prediction: Tensor) -> Case:
+def _case(task: Task, label: str, error: float, sample: Sample, prediction: Tensor) -> Case:
     """One test sample as arrays; of logits, the label they choose."""
     classes = not sample.target.is_floating_point()
     return Case(
         label=label,
         error=error,
-        positions=sample.positions.numpy(),
+        positions=task.drawn_at(sample).numpy(),
         grid=sample.grid,
         inputs=None if sample.values is None else sample.values.numpy(),
         truth=sample.target.numpy(),
         prediction=(prediction.argmax(-1) if classes else prediction).numpy(),
         context=None if sample.context is None else sample.context.numpy(),
+        on_body=None if sample.surface is None else (sample.surface > 0).numpy(),
     )
 
 
@@ -115,11 +116,22 @@ def sample_picture(task: Task, store: Store, count: int = 3) -> Figure:
     rows = []
     for number in range(min(count, len(samples))):
         sample = samples[number]
-        place = canvas(sample.positions.double().numpy(), sample.grid, most=SMALL)
-        inputs, target = sample.values, sample.target.reshape(len(sample.positions), -1)
-        panels = [] if inputs is None else _panels("input", inputs, "cividis")
-        rows.append(Row(f"sample {number}", place, [*panels, *_panels("output", target)]))
+        portrait = task.portrait(sample)
+        if portrait is None:
+            place = _place(task.drawn_at(sample), sample.grid, sample.surface)
+            inputs = [] if sample.values is None else _panels("input", sample.values, "cividis")
+            target = sample.target.reshape(len(sample.positions), -1)
+            panels = [*inputs, *_panels("output", target)]
+        else:
+            place = _place(portrait.positions, sample.grid, portrait.surface)
+            panels = [Panel(name, f.double().numpy()) for name, f in portrait.fields.items()]
+        rows.append(Row(f"sample {number}", place, panels))
     return point_rows(rows)
+
+
+def _place(points: Tensor, grid: tuple[int, ...] | None, surface: Tensor | None) -> Canvas:
+    on_body = None if surface is None else (surface > 0).numpy()
+    return canvas(points.double().numpy(), grid, most=SMALL, on_body=on_body)
 
 
 def _panels(name: str, fields: Tensor, colours: str = "viridis", most: int = 4) -> list[Panel]:

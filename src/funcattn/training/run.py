@@ -123,7 +123,7 @@ def _finish(trainer: Trainer, folder: Path, command: str) -> None:
     metrics, _ = evaluate(task, trainer.evaluated, trainer.splits.test, trainer.fabric)
     record = {
         "task": task.name,
-        "test": {name: sum(values) / len(values) for name, values in metrics.items()},
+        "test": task.summary(metrics),
         "test_samples": len(trainer.splits.test),
         "test_note": f"read once, with the weights of epoch {state.best_epoch}",
         "validation": state.best_value,

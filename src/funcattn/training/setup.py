@@ -1,13 +1,27 @@
 """A run's settings and its network, from its folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from funcattn.models import Shape, Surrogate, build_model
-from funcattn.settings import RunSettings, changed
+from funcattn.models import Shape, Surrogate, build_model, model_entry
+from funcattn.settings import Profile, RunSettings, changed
 from funcattn.tasks import TASKS, Task
+
+Settings = TypeVar("Settings", bound=RunSettings)
+
+
+def with_model(settings: Settings, model: str, profile: Profile) -> Settings:
+    """A task's settings with another network, which may come with some of its own."""
+    entry = model_entry(model)
+    network = entry.settings(settings.task, profile, settings.network)
+    how = settings.optimisation
+    if how.optimiser == "muon" and not entry.has_blocks:
+        how = replace(how, optimiser="adamw")
+    return replace(settings, model=model, network=network, optimisation=how)
 
 
 class RunError(Exception):
@@ -17,7 +31,18 @@ class RunError(Exception):
 def build_surrogate(task: Task) -> Surrogate:
     """The task's network with its normalisers, its weights drawn from the seed of the run."""
     settings = task.settings
-    shape = Shape(task.space, task.inputs, task.outputs, task.timed, task.observed, task.periodic)
+    shape = Shape(
+        task.space,
+        task.inputs,
+        task.outputs,
+        time=task.timed,
+        context=task.observed,
+        periodic=task.periodic,
+        lower=task.lower,
+        upper=task.upper,
+        grid=task.grid is not None,
+        points=task.points,
+    )
     with torch.random.fork_rng(devices=[]):
         # Weights are drawn on the CPU; the random state of other devices is left alone.
         torch.default_generator.manual_seed(settings.seed)

@@ -166,9 +166,15 @@ class Line(Canvas):
 
 
 def canvas(
-    positions: Array, grid: tuple[int, ...] | None = None, *, most: int = MOST_POINTS
+    positions: Array,
+    grid: tuple[int, ...] | None = None,
+    *,
+    most: int = MOST_POINTS,
+    on_body: npt.NDArray[np.bool_] | None = None,
 ) -> Canvas:
     """The way to draw fields on points (n s) that may form a grid; at most `most` are drawn.
+
+    on_body (n,): which points lie on the surface of a body in the plane, whose inside stays blank.
 
     >>> import numpy as np
     >>> x, y = np.meshgrid(np.linspace(0, 1, 3), np.linspace(0, 2, 5), indexing="ij")
@@ -191,7 +197,7 @@ def canvas(
         drawn = drawn[np.argsort(x[drawn], kind="stable")]
         return Line(x[drawn], drawn, notes=notes)
     if space == 2:
-        return _cloud_canvas(positions, drawn, most, notes)
+        return _cloud_canvas(positions, drawn, most, notes, on_body)
     if space == 3:
         drawn, thinned = _thinned(drawn, most)
         directions = widest_view(positions[drawn])
@@ -307,7 +313,13 @@ def _is_even(coordinate: Array) -> bool:
     return step > 0 and float(np.abs(coordinate - even).max()) < 0.01 * step
 
 
-def _cloud_canvas(positions: Array, drawn: Labels, most: int, notes: tuple[str, ...]) -> Mesh:
+def _cloud_canvas(
+    positions: Array,
+    drawn: Labels,
+    most: int,
+    notes: tuple[str, ...],
+    on_body: npt.NDArray[np.bool_] | None,
+) -> Mesh:
     window, ratio, about_window = _window(positions[drawn])
     left, right, bottom, top = window
     # Points outside would only use up the number to draw; those near it have triangles inside.
@@ -316,8 +328,11 @@ def _cloud_canvas(positions: Array, drawn: Labels, most: int, notes: tuple[str, 
     inside = drawn[_within(positions[drawn], window)]
     drawn, thinned = _thinned(drawn[near], most)
     points = positions[drawn]
+    corners = triangles(points)
+    if on_body is not None:
+        corners = corners[~on_body[drawn][corners].all(axis=1)]
     notes += about_window + thinned
-    return Mesh(points, triangles(points), drawn, window, inside, ratio, notes)
+    return Mesh(points, corners, drawn, window, inside, ratio, notes)
 
 
 def _within(points: Array, window: tuple[float, float, float, float]) -> npt.NDArray[np.bool_]:

@@ -9,7 +9,7 @@ Axes: n point, s space dimension, i input channel, t frame, k triangle.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,10 @@ class Row:
 
 
 def point_rows(rows: Sequence[Row]) -> Figure:
-    """Rows of fields on points side by side with their colour bars."""
+    """Rows of fields on points side by side with their colour bars; rows of one field share one."""
+    if len(rows) > 1 and all(len(row.panels) == 1 for row in rows):
+        named = [(replace(row.panels[0], title=row.name), row.canvas) for row in rows]
+        return _rows([(rows[0].panels[0].title, named)])
     return _rows([(row.name, [(panel, row.canvas) for panel in row.panels]) for row in rows])
 
 

@@ -68,6 +68,8 @@ class Case:
     """Shaped as the truth; labels as labels."""
     context: Array | None = None
     """(m 2): places and values at which a function on a line was observed."""
+    on_body: npt.NDArray[np.bool_] | None = None
+    """(n,): which points lie on the surface of a body, whose inside stays blank."""
 
     @property
     def labelled(self) -> bool:
@@ -453,7 +455,7 @@ def _series(report: RunReport) -> dict[str, Series]:
 
 def _place(case: Case, report: RunReport, *, most: int = MOST_POINTS) -> Canvas:
     grid = None if report.picture == "cloud" else case.grid
-    return canvas(_floats(case.positions), grid, most=most)
+    return canvas(_floats(case.positions), grid, most=most, on_body=case.on_body)
 
 
 def _input_panels(case: Case) -> list[Panel]:

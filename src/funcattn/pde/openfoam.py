@@ -1,0 +1,311 @@
+"""Turbulent flow past an airfoil by OpenFOAM, which is called as a program: samples of AirfRANS.
+
+The steady, incompressible Reynolds-averaged Navier-Stokes equations with the k-omega SST model,
+fully turbulent. The program `simpleFoam` has to be installed; versions of openfoam.com are meant,
+and 1912 is the one tested.
+
+Airfoils are polygons as `funcattn.pde.naca` gives them, of chord 1. Pressure, wall shear and
+viscosities are divided by the density.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from funcattn.pde import airfrans
+from funcattn.pde.errors import NotConvergedError
+from funcattn.pde.openfoam_case import FIELDS, Case, Scheme
+from funcattn.pde.openfoam_mesh import COARSE, FINE, Size, c_grid, centres, transfer
+from funcattn.pde.panel import signed_distance
+
+Floats = npt.NDArray[np.float64]
+
+Mesh = Literal["coarse", "fine"]
+# A flow on a fine mesh starts from that on a coarse one: from a uniform stream it would diverge.
+LEVELS: dict[Mesh, tuple[Size, ...]] = {"coarse": (COARSE,), "fine": (COARSE, FINE)}
+START, CHECK, MORE, AVERAGED = 60, 200, 100, 500
+"""Iterations: of a gentle start, that are checked, that may follow, and of an average."""
+_LEAST_LIFT = 0.1
+"""Changes of lift are relative to the lift coefficient, or to this if it is smaller."""
+
+_FIRST_ORDER = Scheme("upwind", velocity=0.7, turbulence=0.5)
+_GENTLE = Scheme("linearUpwind grad(U)", velocity=0.8, turbulence=0.7)
+_NORMAL = Scheme("linearUpwind grad(U)", velocity=0.9, turbulence=0.8)
+
+
+class Flow(NamedTuple):
+    """A flow at the n x m cells of its C-grid and at the s wall faces, in the order of panels."""
+
+    grid: Floats  # (n + 1, m + 1, 2), nodes
+    velocity: Floats  # (n, m, 2)
+    pressure: Floats  # (n, m), zero far away
+    eddy_viscosity: Floats  # (n, m)
+    wall_viscosity: Floats  # (s,), eddy viscosity at the wall, by the wall function
+    shear: Floats  # (s, 2), force on the wall per area
+    lift: float  # coefficient
+    drag: float  # coefficient
+    iterations: int  # on the mesh of the grid
+    change: float  # of the lift within the last 200 iterations, relative
+    averaged: bool  # over the last 500 iterations
+
+
+def solve(
+    nodes: Floats,
+    stream: Floats,
+    *,
+    mesh: Mesh = "fine",
+    viscosity: float = 1.56e-5,
+    tolerance: float = 5e-3,
+    max_iterations: int = 1500,
+    timeout: float = 3600.0,
+) -> Flow:
+    """Solve the Reynolds-averaged Navier-Stokes equations round an airfoil.
+
+    With nu_t = nu_t(k, omega) by the k-omega SST model,
+
+        div u = 0,  (u grad) u = -grad p + div((nu + nu_t) (grad u + grad u^T)),
+
+    u = 0 at the airfoil. In the far field, where it streams in, u is the stream, k = 0.001 nu |u|
+    and omega = 5 |u| / chord; where it streams out, p is 0.
+
+    Method: finite volumes on a C-grid; second-order upwind for velocity and first-order upwind
+    for k and omega; wall functions that also hold when the first cell is in the viscous sublayer.
+    SIMPLEC, with gentle steps at first; a fine mesh starts from the flow on a coarse one. The flow
+    is accepted when the lift has stayed within `tolerance` over 200 iterations. If that has not
+    happened after `max_iterations`, the last 500 are averaged, and the average is accepted if the
+    lift of its two halves differs by at most ten times the tolerance.
+
+    Args:
+        nodes: of the airfoil, shape (81, 2) for a coarse mesh of 5120 cells, (161, 2) for a fine
+            one of 20 280.
+        stream: velocity far away, (2,); within 30 degrees of the x axis.
+        mesh: "coarse" or "fine".
+        viscosity: kinematic; the Reynolds number is |stream| / viscosity.
+        tolerance: of the lift coefficient, relative to it or to 0.1, whichever is greater.
+        max_iterations: on the last mesh, at least 760.
+        timeout: seconds that one run of the program may take; there are 2 to 10 of them.
+
+    Raises:
+        ValueError: an argument is not of the kind above.
+        FileNotFoundError: the program is not installed.
+        RuntimeError: the program does not start to iterate.
+        NotConvergedError: the lift is not steady, the program stopped or took too long, or the
+            grid is folded.
+    """
+    levels = _levels(mesh)
+    nodes, stream = np.asarray(nodes, dtype=np.float64), np.asarray(stream, dtype=np.float64)
+    if stream.shape != (2,) or not (
+        abs(stream[1]) <= 0.58 * stream[0] and 0.0 < stream[0] < np.inf
+    ):
+        raise ValueError(
+            f"expected a stream of two finite numbers, within 30 degrees of x, got {stream}: "
+            "give the velocity far away of an airfoil whose chord is along x"
+        )
+    if not (0.0 < viscosity < np.inf and 0.0 < tolerance < 1.0 and timeout > 0.0):
+        raise ValueError(
+            f"expected viscosity > 0, 0 < tolerance < 1 and timeout > 0, got {viscosity}, "
+            f"{tolerance} and {timeout}: try 1.56e-5, 0.005 and 3600"
+        )
+    if max_iterations < START + CHECK + AVERAGED:
+        raise ValueError(
+            f"expected max_iterations >= {START + CHECK + AVERAGED}, got {max_iterations}: try 1500"
+        )
+    angle = float(np.arctan2(stream[1], stream[0]))
+    # All grids come before any run, and the finest first: errors in the nodes are about them.
+    finest = levels[-1].surface
+    grids = [c_grid(nodes[:: finest // size.surface], angle, size) for size in levels[::-1]][::-1]
+    with TemporaryDirectory(prefix="funcattn-") as folder:
+        cases: list[Case] = []
+        for size, grid in zip(levels, grids, strict=True):
+            start = {
+                name: transfer(coarse.cells(name), coarse.grid, coarse.size, grid, size)
+                for coarse in cases[-1:]
+                for name in FIELDS
+            }
+            case = Case(Path(folder) / str(len(cases)), grid, size, stream, viscosity, start)
+            case.run(START, _GENTLE if start else _FIRST_ORDER, timeout=timeout)
+            case.run(CHECK, _NORMAL, timeout=timeout)
+            cases.append(case)
+        averaged = False
+        while not (averaged or lift_change(case.lift()) <= tolerance):
+            if case.iterations + MORE + AVERAGED <= max_iterations:
+                case.run(MORE, _NORMAL, timeout=timeout)
+            else:
+                case.run(AVERAGED, _NORMAL, average=True, timeout=timeout)
+                averaged = needs_average(case.lift(), tolerance)
+        return _read(case, nodes, stream, averaged=averaged)
+
+
+def lift_change(lift: Floats) -> float:
+    """Return the range of the last 200 lift coefficients, relative to the last one or to 0.1.
+
+    Example:
+        >>> round(lift_change(np.linspace(0.0, 0.4, 401)), 4)  # 0.2 to 0.4, but for one step
+        0.4975
+    """
+    return float(np.ptp(lift[-CHECK:]) / max(abs(lift[-1]), _LEAST_LIFT))
+
+
+def needs_average(lift: Floats, tolerance: float) -> bool:
+    """Say whether a flow at its last iteration stands for itself (no) or only its average does.
+
+    Args:
+        lift: coefficients of all iterations, at least 500.
+        tolerance: as in `solve`.
+
+    Raises:
+        NotConvergedError: neither is steady.
+
+    Example:
+        >>> wave = 0.01 * np.sin(np.arange(500) / 10)
+        >>> [needs_average(0.5 + size * wave, 5e-3) for size in (0.1, 1.0)]
+        [False, True]
+    """
+    change = lift_change(lift)
+    if change <= tolerance:
+        return False
+    early, late = (half.mean() for half in np.split(lift[-AVERAGED:], 2))
+    drift = abs(late - early) / max(abs(late), _LEAST_LIFT)
+    if not drift <= 10.0 * tolerance:
+        raise NotConvergedError(
+            f"expected a lift within {tolerance:.1e} over {CHECK} iterations, or on average within "
+            f"{10.0 * tolerance:.1e} over {AVERAGED}, got {change:.1e} and {drift:.1e} after "
+            f"{len(lift)} iterations, when it was {lift[-1]:.3f}: allow more iterations, or take "
+            "less incidence, since a flow that separates may have no steady state"
+        )
+    return True
+
+
+def sample(
+    *,
+    mesh: Mesh = "fine",
+    reflex: float = 0.5,
+    viscosity: float = 1.56e-5,
+    tolerance: float = 5e-3,
+    max_iterations: int = 1500,
+    timeout: float = 3600.0,
+    rng: np.random.Generator,
+) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
+    """Draw one airfoil, its turbulent flow and its forces: a sample of AirfRANS.
+
+    The design is that of the benchmark, by `funcattn.pde.airfrans`, the same as that of
+    `funcattn.pde.panel.sample` from a generator in the same state. The chord is 1, along x, and
+    the stream is inclined. Equations and model of turbulence are those of the benchmark; meshes
+    are coarser (20 280 cells where the benchmark has about 250 000), and its points are cell
+    centres, where the benchmark has nodes.
+
+    Args:
+        mesh: "coarse" or "fine".
+        reflex: as in `funcattn.pde.airfrans.draw_design`.
+        viscosity: kinematic; the stream has Reynolds number times viscosity.
+        tolerance, max_iterations, timeout: as in `solve`.
+        rng: source of all draws.
+
+    Returns:
+        Of n points, whose number differs between samples: first the s wall faces, from the
+        trailing edge over the upper side to the nose and back; then the s cells at them, in the
+        same order; then all other cells in the box of the benchmark. Position (n, 2); features
+        (n, 7), which are x, y, u and v of the stream, distance to the airfoil, normal x and y
+        (zero off the surface); target (n, 4), which is u, v, pressure / density, eddy viscosity;
+        surface (n,), true at wall faces. Of the wall faces: length (s,) and shear (s, 2), the wall
+        shear / density, so that the force / density is the sum of (shear - pressure normal)
+        length. The shear of a velocity that is predicted can be had from the cell at the face: it
+        is (viscosity + eddy viscosity at the face) times the tangential velocity of the cell, over
+        its distance from the face along the normal.
+        Numbers: lift and drag (coefficients), reynolds, incidence in degrees, family (4 or 5),
+        digits (4,): camber or lift, position, 1 if reflexed, thickness; iterations, change (of the
+        lift within the last 200 of them, relative) and averaged (1 if the flow is the average of
+        the last 500).
+
+    Raises:
+        ValueError, FileNotFoundError, RuntimeError, NotConvergedError: as in `solve`.
+    """
+    design = airfrans.draw_design(rng, reflex=reflex)
+    surface, wake = _levels(mesh)[-1][:2]
+    nodes = airfrans.outline(design, panels=surface)
+    stream = airfrans.stream(design, viscosity)
+    flow = solve(
+        nodes,
+        stream,
+        mesh=mesh,
+        viscosity=viscosity,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        timeout=timeout,
+    )
+    wall, normal, length = airfrans.panels(nodes)
+    centre = centres(flow.grid)
+    chosen = ((centre >= airfrans.BOX[0]) & (centre <= airfrans.BOX[1])).all(axis=-1)
+    beside = (slice(wake, wake + surface), 0)
+    chosen[beside] = False
+    cells = np.concatenate(
+        [flow.velocity, flow.pressure[..., None], flow.eddy_viscosity[..., None]], axis=-1
+    )
+    # No slip, and no change of the pressure across the cell at the wall.
+    faces = np.column_stack([np.zeros((surface, 2)), flow.pressure[beside], flow.wall_viscosity])
+    points = np.concatenate([centre[beside], centre[chosen]])
+    position = np.concatenate([wall, points])
+    return {
+        "position": position,
+        "features": np.column_stack(
+            [
+                position,
+                np.broadcast_to(stream, position.shape),
+                np.concatenate([np.zeros(surface), signed_distance(nodes, points)]),
+                np.concatenate([normal, np.zeros_like(points)]),
+            ]
+        ),
+        "target": np.concatenate([faces, cells[beside], cells[chosen]]),
+        "surface": np.arange(len(position)) < surface,
+        "length": length,
+        "shear": flow.shear,
+        "lift": np.array(flow.lift),
+        "drag": np.array(flow.drag),
+        "reynolds": np.array(design.reynolds),
+        "incidence": np.array(design.incidence),
+        "family": np.array(float(design.family)),
+        "digits": design.digits,
+        "iterations": np.array(float(flow.iterations)),
+        "change": np.array(flow.change),
+        "averaged": np.array(float(flow.averaged)),
+    }
+
+
+def _levels(mesh: Mesh) -> tuple[Size, ...]:
+    if mesh not in LEVELS:
+        raise ValueError(f"expected a mesh of {sorted(LEVELS)}, got {mesh!r}: try 'fine'")
+    return LEVELS[mesh]
+
+
+def _read(case: Case, nodes: Floats, stream: Floats, *, averaged: bool) -> Flow:
+    end = "Mean" if averaged else ""
+    velocity, pressure, eddy = (case.cells(name + end) for name in ("U", "p", "nut"))
+    wall_viscosity = case.wall("nut" + end)[:, 0]
+    _, normal, length = airfrans.panels(nodes)
+    # The program has what acts on the fluid, and a normal part, which is an error: it vanishes
+    # for a fluid that cannot be compressed.
+    stress = -case.wall("wallShearStress" + end)
+    shear = stress - (stress * normal).sum(axis=1, keepdims=True) * normal
+    if not all(np.isfinite(v).all() for v in (velocity, pressure, eddy, wall_viscosity, shear)):
+        raise NotConvergedError(
+            f"expected finite fields, got others after {case.iterations} iterations: "
+            "the flow diverges; try another mesh"
+        )
+    at_wall = pressure[case.size.wake : case.size.wake + len(length), 0, 0]
+    lift, drag = airfrans.coefficients(stream, at_wall, shear, normal, length)
+    return Flow(
+        case.grid,
+        velocity,
+        pressure[..., 0],
+        eddy[..., 0],
+        wall_viscosity,
+        shear,
+        lift,
+        drag,
+        case.iterations,
+        lift_change(case.lift()),
+        averaged,
+    )
