@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from funcattn import OperatorTransformer, load_reference
-from funcattn.nn import GridConvolution, Pointwise, RawPositions
+from funcattn.nn import FunctionalAttention, GridConvolution, Pointwise, RawPositions
+from funcattn.nn.rivals.transolver import TransolverAttention
 
 DATA = Path(__file__).parent / "data"
-GOLDEN = sorted(DATA.glob("funcattn_*.npz"))
+GOLDEN = sorted(DATA.glob("*.npz"))
 GRID, GRID_SHARED, POINT_SHARED = (
     DATA / f"funcattn_{name}.npz" for name in ("grid", "grid_shared", "point_shared")
 )
+TRANSOLVER_GRID, TRANSOLVER_POINT = (DATA / f"transolver_{name}.npz" for name in ("grid", "point"))
 
 State = dict[str, Tensor]
 
@@ -44,8 +46,8 @@ def with_inputs(state: State, channels: int, generator: torch.Generator) -> Stat
     return state | {"preprocess.linear_pre.0.weight": weight}
 
 
-def test_there_are_three_golden_files() -> None:
-    assert GOLDEN == [GRID, GRID_SHARED, POINT_SHARED]
+def test_there_are_five_golden_files() -> None:
+    assert GOLDEN == [GRID, GRID_SHARED, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -171,25 +173,48 @@ class TestBadFiles:
 
 
 class TestBadStates:
-    def test_a_network_without_functional_attention_is_refused(self) -> None:
-        """Transolver's states have the same names, but no alpha."""
-        state, _ = read(GRID)
+    @pytest.mark.parametrize("path", [GRID, GRID_SHARED, POINT_SHARED], ids=lambda path: path.stem)
+    def test_functional_attention_that_lost_its_ridges_is_no_transolver(self, path: Path) -> None:
+        state, _ = read(path)
         other = {name: tensor for name, tensor in state.items() if "alpha" not in name}
-        with pytest.raises(ValueError, match="tensors of a functional attention network"):
+        with pytest.raises(ValueError, match="checkpoint: expected"):
             load_reference(other)
+        other = {name: tensor for name, tensor in other.items() if not name.endswith("I_d")}
+        with pytest.raises(ValueError, match=r"checkpoint: expected .*(in_project_slice|alpha)"):
+            load_reference(other)
+
+    @pytest.mark.parametrize(
+        "path", [TRANSOLVER_GRID, TRANSOLVER_POINT], ids=lambda path: path.stem
+    )
+    def test_a_transolver_with_a_ridge_is_refused(self, path: Path) -> None:
+        state, _ = read(path)
+        ridge = torch.tensor(0.0, dtype=torch.float64)
+        with pytest.raises(ValueError, match="checkpoint: expected"):
+            load_reference(state | {"blocks.0.Attn.alpha": ridge})
+
+    def test_identities_without_ridges_are_refused(self) -> None:
+        """Functional attention on points, each layer with its basis, that lost alpha only."""
+        state, _ = read(TRANSOLVER_POINT)
+        identity = torch.eye(8, dtype=torch.float64)[None]
+        with pytest.raises(ValueError, match=r"checkpoint: expected .*blocks\.0\.Attn\.I_d"):
+            load_reference(state | {"blocks.0.Attn.I_d": identity})
+
+    def test_another_network_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="functional attention or Transolver network"):
+            load_reference(torch.nn.Linear(2, 3).state_dict())
 
     @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
     def test_a_missing_tensor_is_named(self, path: Path) -> None:
         state, _ = read(path)
         idle = {name for name in state if name.endswith("I_d")}
-        if "grid" in path.stem:  # with input values the constant vector is not used
+        if "grid" in path.stem:  # on grids with input values the constant vector is not used
             idle.add("placeholder")
         for name in state.keys() - idle:
             rest = {other: tensor for other, tensor in state.items() if other != name}
             with pytest.raises(ValueError, match="checkpoint: expected") as error:
                 load_reference(rest)
             named = name in str(error.value)
-            assert named or "functional attention network" in str(error.value), name
+            assert named or "functional attention or Transolver" in str(error.value), name
 
     @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
     def test_identity_buffers_are_not_needed(self, path: Path) -> None:
@@ -232,13 +257,16 @@ class TestConfiguration:
         model = load_reference(state)
         attention, second = (block.attention for block in model.blocks)
         shared = "shared" in path.stem
+        transolver = "transolver" in path.stem
+        assert isinstance(attention, TransolverAttention if transolver else FunctionalAttention)
         assert not model.training
         assert len(model.blocks) == config["n_layers"]
         assert model.inputs == config["fun_dim"]
         assert model.head.in_features == config["n_hidden"]
         assert model.head.out_features == config["out_dim"]
         assert attention.heads == config["n_head"]
-        assert attention.basis.scores.out_features == config["basis_num"]
+        bases = config["slice_num" if transolver else "basis_num"]
+        assert attention.basis.scores.out_features == bases
         assert model.blocks[0].mlp.expand.out_features == config["mlp_ratio"] * config["n_hidden"]
         assert isinstance(attention.features, GridConvolution if config["grid"] else Pointwise)
         assert (second.basis is attention.basis) == shared
@@ -258,10 +286,16 @@ class TestConfiguration:
 
     @pytest.mark.parametrize(
         ("path", "free"),
-        [(GRID, False), (GRID_SHARED, False), (POINT_SHARED, True)],
+        [
+            (GRID, False),
+            (GRID_SHARED, False),
+            (POINT_SHARED, True),
+            (TRANSOLVER_GRID, False),
+            (TRANSOLVER_POINT, True),
+        ],
         ids=lambda value: value.stem if isinstance(value, Path) else "",
     )
-    def test_temperatures_run_free_in_the_shared_point_network_only(
+    def test_temperatures_run_free_in_transolver_and_shared_point_networks_only(
         self, path: Path, free: bool
     ) -> None:
         state, arrays = read(path)
@@ -278,7 +312,11 @@ class TestConfiguration:
         assert not torch.equal(at(0.2), at(0.1))
 
     @pytest.mark.parametrize("inputs", [0, 2])
-    @pytest.mark.parametrize("path", [GRID, POINT_SHARED], ids=lambda path: path.stem)
+    @pytest.mark.parametrize(
+        "path",
+        [GRID, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT],
+        ids=lambda path: path.stem,
+    )
     def test_the_placeholder_is_left_out_on_grids_with_input_values_only(
         self, path: Path, inputs: int, generator: torch.Generator
     ) -> None:
@@ -289,7 +327,7 @@ class TestConfiguration:
         def result(state: State) -> Tensor:
             return load_reference(state)(positions, values, grid=(3, 4))
 
-        used = path == POINT_SHARED or not inputs
+        used = "point" in path.stem or not inputs
         bias = state["preprocess.linear_post.bias"]
         replaced = state | {
             "placeholder": torch.zeros_like(bias),
@@ -298,7 +336,11 @@ class TestConfiguration:
         torch.testing.assert_close(result(state), result(replaced), rtol=0, atol=1e-12)
 
     @pytest.mark.parametrize("inputs", [0, 1, 3])
-    @pytest.mark.parametrize("path", [GRID, POINT_SHARED], ids=lambda path: path.stem)
+    @pytest.mark.parametrize(
+        "path",
+        [GRID, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT],
+        ids=lambda path: path.stem,
+    )
     def test_64_inputs_or_more_begin_with_the_distances_to_a_lattice_on_the_unit_square(
         self, path: Path, inputs: int, generator: torch.Generator
     ) -> None:

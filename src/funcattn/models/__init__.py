@@ -2,7 +2,15 @@
 
 from funcattn.models.operator_transformer import OperatorTransformer
 from funcattn.models.reference import load_reference
-from funcattn.models.registry import MODELS, Shape, build_model
+from funcattn.models.registry import MODELS, Shape, build_model, model_entry
 from funcattn.models.surrogate import Surrogate
 
-__all__ = ["MODELS", "OperatorTransformer", "Shape", "Surrogate", "build_model", "load_reference"]
+__all__ = [
+    "MODELS",
+    "OperatorTransformer",
+    "Shape",
+    "Surrogate",
+    "build_model",
+    "load_reference",
+    "model_entry",
+]

@@ -1,4 +1,4 @@
-"""Public checkpoints of the paper's reference code, as our model.
+"""Public checkpoints of the paper's reference code, and of Transolver's, as our model.
 
 The files are plain state dicts. What the network needs to be rebuilt is found in the names and
 shapes of the tensors; no code in a file is ever run.
@@ -24,6 +24,7 @@ from funcattn.nn import (
     Pointwise,
     RawPositions,
 )
+from funcattn.nn.rivals.transolver import TransolverAttention
 from funcattn.ops import Average, Basis
 
 _LATTICE_PER_AXIS = 8
@@ -49,22 +50,25 @@ def load_reference(
 ) -> OperatorTransformer:
     """A public checkpoint, from its file or its state dict, as an `OperatorTransformer`.
 
-    The configuration is read off the tensors. They do not tell how positions are encoded, so this
-    follows the public PDE networks, which live in the plane: distances to an 8 x 8 lattice on the
-    unit square where the network has 64 input channels or more, the coordinates otherwise. Pass
-    `encoding` for a network that differs. The model is in evaluation mode and has the dtype of the
-    file.
+    The configuration is read off the tensors: a network without ridges (alpha) is a Transolver.
+    They do not tell how positions are encoded, so this follows the public PDE networks, which live
+    in the plane: distances to an 8 x 8 lattice on the unit square where the network has 64 input
+    channels or more, the coordinates otherwise. Pass `encoding` for a network that differs. The
+    model is in evaluation mode and has the dtype of the file.
     """
     state = _read(path_or_state)
-    if "blocks.0.Attn.alpha" not in state or "preprocess.linear_post.weight" not in state:
+    if "blocks.0.Attn.to_q.weight" not in state or "preprocess.linear_post.weight" not in state:
         raise ValueError(
-            "checkpoint: expected the tensors of a functional attention network (preprocess.*, "
-            f"blocks.*.Attn.alpha, ...), got {sorted(state)[:5]} and {max(len(state) - 5, 0)} more"
+            "checkpoint: expected the tensors of a functional attention or Transolver network "
+            f"(preprocess.*, blocks.*.Attn.to_q.weight, ...), got {sorted(state)[:5]} and "
+            f"{max(len(state) - 5, 0)} more"
         )
     shared = "in_project_x.weight" in state
+    # Transolver never shares its basis: where one is shared and there are no ridges, they are lost.
+    ridges = shared or any(name.endswith(".Attn.alpha") for name in state)
     at = "" if shared else "blocks.0.Attn."
     on_grid = state[at + "in_project_x.weight"].ndim == 4
-    scores = "in_project_basis" if on_grid else "in_project_slice"
+    scores = "in_project_basis" if on_grid and ridges else "in_project_slice"
     layers = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
     width = state["preprocess.linear_post.weight"].shape[0]
     channels = state["preprocess.linear_pre.0.weight"].shape[1]
@@ -79,19 +83,19 @@ def load_reference(
         )
     features = GridConvolution if on_grid else Pointwise
 
-    def attention(width: int) -> FunctionalAttention:
+    def attention(width: int) -> FunctionalAttention | TransolverAttention:
         heads = state[at + "temperature"].numel()
         basis = LearnedBasis(
             width,
             heads,
             bases=state[f"{at}{scores}.bias"].numel(),
             features=features,
-            # The point-cloud network with a shared basis lets its temperature run free.
-            bounds=None if shared and not on_grid else (0.1, 5.0),
+            # Point clouds: functional attention with a shared basis and Transolver let their
+            # temperature run free.
+            bounds=None if not on_grid and (shared or not ridges) else (0.1, 5.0),
         )
-        return FunctionalAttention(
-            width, heads, basis=basis, features=features, projection=ReferenceAverage()
-        )
+        layer = FunctionalAttention if ridges else TransolverAttention
+        return layer(width, heads, basis=basis, features=features, projection=ReferenceAverage())
 
     model = OperatorTransformer(
         space=encoding.dims,
@@ -112,7 +116,8 @@ def load_reference(
     theirs = {
         name: _reference_name(name, layers=layers, shared=shared, scores=scores) for name in ours
     }
-    idle = {name for name in state if name == "placeholder" or name.endswith(".I_d")}
+    # Identity matrices stand beside ridges only: without those the file is not whole.
+    idle = {name for name in state if name == "placeholder" or (ridges and name.endswith(".I_d"))}
     missing = sorted(set(theirs.values()) - state.keys())
     surplus = sorted(state.keys() - set(theirs.values()) - idle)
     if missing or surplus:

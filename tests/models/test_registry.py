@@ -1,0 +1,232 @@
+"""What every registered network has to do, one test each, over all of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from funcattn.models import MODELS, Shape, build_model, model_entry
+from funcattn.settings import NetworkSettings
+from funcattn.training.checkpoint import model_tensors, restore_model
+
+TINY = NetworkSettings(width=16, layers=2, heads=2, bases=4)
+GRID = (9, 8)
+POINTS = 72
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A small task."""
+
+    shape: Shape
+    grid: tuple[int, ...] | None
+    points: int
+
+    def batch(self, samples: int, seed: int = 0) -> dict[str, Tensor]:
+        random = torch.Generator().manual_seed(seed)
+        s, i = self.shape.space, self.shape.inputs
+        if self.grid is None:
+            positions = torch.rand(samples, self.points, s, generator=random)
+        else:
+            axes = [torch.linspace(0, 1, length) for length in self.grid]
+            positions = torch.cartesian_prod(*axes).expand(samples, -1, -1)
+        given = {"positions": positions}
+        if i:
+            given["values"] = torch.randn(samples, self.points, i, generator=random)
+        if self.shape.time:
+            given["time"] = torch.rand(samples, generator=random)
+        return given
+
+
+TASKS = {
+    "grid": Fields(Shape(2, 1, 2, grid=True, points=POINTS), GRID, POINTS),
+    "timed_grid": Fields(Shape(2, 1, 2, time=True, grid=True, points=POINTS), GRID, POINTS),
+    "points": Fields(Shape(2, 1, 2, points=POINTS), None, POINTS),
+    "geometry": Fields(Shape(2, 0, 1, points=POINTS), None, POINTS),
+}
+
+
+def built(model: str, task: Fields) -> nn.Module:
+    settings = MODELS[model].settings("any", "smoke", TINY)
+    torch.manual_seed(0)
+    return build_model(model, settings, task.shape)
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    for name, task in TASKS.items():
+        for model, entry in MODELS.items():
+            if entry.refusal(task.shape) is None:
+                yield model, name
+
+
+every_pair = pytest.mark.parametrize(("model", "task"), list(pairs()))
+every_model = pytest.mark.parametrize(
+    "model", [name for name, entry in MODELS.items() if entry.fields is not None]
+)
+
+
+def call(network: nn.Module, task: Fields, given: dict[str, Tensor], **more: Tensor) -> Tensor:
+    return network(
+        given["positions"],
+        given.get("values"),
+        grid=task.grid,
+        **{"time": given["time"]} if "time" in given else {},
+        **more,
+    )
+
+
+@every_pair
+def test_output_has_a_row_a_point_and_every_parameter_gets_a_gradient(
+    model: str, task: str
+) -> None:
+    fields = TASKS[task]
+    # Doubles: at the start some gradients are too small for single precision.
+    network = built(model, fields).double()
+    given = {name: tensor.double() for name, tensor in fields.batch(3).items()}
+    out = call(network, fields, given)
+    assert out.shape == (3, fields.points, fields.shape.outputs)
+    assert out.isfinite().all()
+    (out * torch.randn_like(out)).sum().backward()
+    grads = {name: p.grad for name, p in network.named_parameters()}
+    if model == "no_attention":  # the norms before nothing have nothing to do
+        grads = {name: grad for name, grad in grads.items() if "attention_norm" not in name}
+    assert [name for name, grad in grads.items() if grad is None or not grad.any()] == []
+    assert all(grad.isfinite().all() for grad in grads.values())
+
+
+@every_pair
+def test_a_sample_does_not_see_its_neighbours_in_the_batch(model: str, task: str) -> None:
+    fields = TASKS[task]
+    network = built(model, fields).double().eval()
+    given = {name: tensor.double() for name, tensor in fields.batch(3).items()}
+    together = call(network, fields, given)
+    for b in range(3):
+        alone = call(network, fields, {name: t[b : b + 1] for name, t in given.items()})
+        torch.testing.assert_close(together[b : b + 1], alone, rtol=1e-9, atol=1e-11)
+
+
+@every_pair
+def test_saved_and_loaded_it_is_the_same(model: str, task: str, tmp_path: Path) -> None:
+    fields = TASKS[task]
+    network = built(model, fields).eval()
+    save_file(model_tensors(network), tmp_path / "a")
+    torch.manual_seed(1)
+    settings = MODELS[model].settings("any", "smoke", TINY)
+    other = build_model(model, settings, fields.shape).eval()
+    given = fields.batch(2)
+    assert not torch.equal(call(network, fields, given), call(other, fields, given))
+    restore_model(other, load_file(tmp_path / "a"))
+    assert torch.equal(call(network, fields, given), call(other, fields, given))
+
+
+@pytest.mark.parametrize(("model", "task"), [(m, t) for m, t in pairs() if "grid" not in t])
+def test_padding_changes_nothing_or_is_refused(model: str, task: str) -> None:
+    fields = TASKS[task]
+    network = built(model, fields).double().eval()
+    given = {name: tensor.double() for name, tensor in fields.batch(2).items()}
+    mask = torch.ones(2, fields.points, dtype=torch.bool)
+    mask[1, 50:] = False
+    if MODELS[model].needs_size and model != "linformer":
+        with pytest.raises(ValueError, match="mask"):
+            call(network, fields, given, mask=mask)
+        return
+    padded = call(network, fields, given, mask=mask)
+    noise = {name: tensor.clone() for name, tensor in given.items()}
+    for tensor in noise.values():
+        tensor[1, 50:] += 7.0
+    torch.testing.assert_close(
+        call(network, fields, noise, mask=mask)[mask], padded[mask], rtol=1e-9, atol=1e-11
+    )
+    if model == "linformer":
+        return  # its projections belong to places in the list: the others stay where they are
+    alone = call(network, fields, {name: t[1:, :50] for name, t in given.items()})
+    torch.testing.assert_close(padded[1:, :50], alone, rtol=1e-8, atol=1e-10)
+
+
+@every_model
+@pytest.mark.parametrize("grid", [(17, 16), (12, 10)], ids=str)
+def test_another_resolution_is_taken_or_refused(model: str, grid: tuple[int, int]) -> None:
+    n = grid[0] * grid[1]
+    network = built(model, TASKS["grid"]).eval()
+    finer = Fields(Shape(2, 1, 2, grid=True), grid, n)
+    given = finer.batch(1)
+    if MODELS[model].needs_size:
+        with pytest.raises(ValueError, match=f"{POINTS}"):
+            call(network, finer, given)
+    else:
+        assert call(network, finer, given).shape == (1, n, 2)
+
+
+@every_model
+def test_it_learns_four_samples_by_heart(model: str) -> None:
+    on_grid = MODELS[model].needs_grid or MODELS[model].needs_size
+    fields = TASKS["grid" if on_grid else "points"]
+    settings = MODELS[model].settings("any", "smoke", TINY)
+    if model in ("mlp", "deeponet"):
+        settings = NetworkSettings(width=128, layers=3, bases=32)
+    torch.manual_seed(0)
+    network = build_model(model, settings, fields.shape)
+    given = fields.batch(4)
+    # What a point should say depends on its place, its value and the mean of all values, which
+    # are smooth: networks with few latents or modes see no others.
+    x, phase = given["positions"], torch.arange(4.0)[:, None, None]
+    given["values"] = u = (3 * x.sum(-1, keepdim=True) + phase).sin()
+    target = torch.cat([u * x[..., :1] + u.mean(1, keepdim=True), (3 * x[..., 1:]).sin()], -1)
+    optimiser = torch.optim.Adam(network.parameters(), 5e-3)
+    losses: list[float] = []
+    while len(losses) < 600 and (not losses or losses[-1] > 0.1 * losses[0]):
+        optimiser.zero_grad()
+        loss = (call(network, fields, given) - target).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] <= 0.1 * losses[0]
+
+
+def test_what_a_network_cannot_take_is_said() -> None:
+    cloud = Shape(2, 0, 1)
+    with pytest.raises(ValueError, match=r"got 'fno': it needs points on a grid"):
+        build_model("fno", TINY, cloud)
+    for model in ("linformer", "deeponet"):
+        with pytest.raises(ValueError, match=rf"got '{model}': it needs the same number of points"):
+            build_model(model, TINY, cloud)
+    with pytest.raises(ValueError, match=r"which .*funcattn.* do, got 'lno': it does not take obs"):
+        build_model("lno", TINY, Shape(1, 0, 1, context=True))
+    with pytest.raises(ValueError, match=r"model: expected one of funcattn, .*, got 'gnn'"):
+        model_entry("gnn")
+
+
+@every_model
+def test_settings_of_a_network_are_its_own_where_it_has_some(model: str) -> None:
+    entry = MODELS[model]
+    task = NetworkSettings(width=128, layers=8, bases=64, lattice=8)
+    for profile, own in (("paper", entry.published), ("cpu", entry.small), ("smoke", entry.tiny)):
+        found = entry.settings("plasticity", profile, task)
+        for name, value in own.items():
+            assert getattr(found, name) == value
+        if not entry.published:
+            assert found == task
+
+
+def test_published_settings_are_those_of_the_papers() -> None:
+    task = NetworkSettings()
+    fno = {
+        name: MODELS["fno"].settings(name, "paper", task)
+        for name in ("darcy", "burgers", "navier_stokes")
+    }
+    sizes = {name: (s.width, s.layers, s.modes) for name, s in fno.items()}
+    assert sizes == {"darcy": (32, 4, 12), "burgers": (64, 4, 16), "navier_stokes": (20, 4, 12)}
+    lno = MODELS["lno"].settings("darcy", "paper", task)
+    assert (lno.width, lno.layers, lno.heads, lno.bases) == (128, 4, 8, 256)
+
+
+def test_every_network_names_its_paper_and_what_it_takes() -> None:
+    for name, entry in MODELS.items():
+        assert entry.takes
+        assert entry.paper or name in ("no_attention", "mlp")
+        if entry.paper:
+            assert entry.paper[-4:].isdigit(), name
