@@ -68,6 +68,8 @@ class Airfoil(Solved):
     space: ClassVar = 2
     inputs: ClassVar = 0
     outputs: ClassVar = 1
+    lower: ClassVar = (-39.0, -40.0)
+    upper: ClassVar = (40.0, 40.0)
     headline: ClassVar = "relative_l2"
     normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset({"output"})
     picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "grid"

@@ -28,10 +28,9 @@ class RunError(Exception):
     """A run folder that cannot be used as asked."""
 
 
-def build_surrogate(task: Task) -> Surrogate:
-    """The task's network with its normalisers, its weights drawn from the seed of the run."""
-    settings = task.settings
-    shape = Shape(
+def shape_of(task: Task) -> Shape:
+    """What a network has to know of a task."""
+    return Shape(
         task.space,
         task.inputs,
         task.outputs,
@@ -43,10 +42,15 @@ def build_surrogate(task: Task) -> Surrogate:
         grid=task.grid is not None,
         points=task.points,
     )
+
+
+def build_surrogate(task: Task) -> Surrogate:
+    """The task's network with its normalisers, its weights drawn from the seed of the run."""
+    settings = task.settings
     with torch.random.fork_rng(devices=[]):
         # Weights are drawn on the CPU; the random state of other devices is left alone.
         torch.default_generator.manual_seed(settings.seed)
-        network = build_model(settings.model, settings.network, shape)
+        network = build_model(settings.model, settings.network, shape_of(task))
     surrogate = Surrogate(
         network,
         space=task.space,
