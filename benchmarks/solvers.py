@@ -11,7 +11,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +27,12 @@ from funcattn.pde import (
     darcy_notch,
     elasticity,
     navier_stokes,
+    openfoam,
     panel,
     pipe,
+    plasticity,
 )
-from funcattn.provenance import facts
+from funcattn.provenance import cpu_seconds, facts
 
 RESULTS = Path(__file__).parent.parent / "results" / "solvers.json"
 
@@ -57,7 +58,11 @@ CASES = {
     "elasticity 972": Case(elasticity.sample, {}, 0.034),
     "airfoil 221 x 51": Case(airfoil.sample, {}, 5.5),
     "pipe 129": Case(pipe.sample, {}, 2.45),
+    "plasticity 101 x 31": Case(plasticity.sample, {}, 12.0),
+    "plasticity 51 x 16": Case(plasticity.sample, {"columns": 51, "rows": 16}, 1.7),
     "panel 32000": Case(panel.sample, {}, 2.04),
+    "openfoam coarse": Case(openfoam.sample, {"mesh": "coarse"}, 5.0),
+    "openfoam fine": Case(openfoam.sample, {"mesh": "fine"}, 34.0),
     "navier_stokes 256": Case(navier_stokes.sample, {"points": 256, "keep": 64}, 17.5),
 }
 
@@ -67,9 +72,9 @@ def seconds(case: Case, samples: int) -> list[float]:
     took = []
     for index in range(-1, samples):
         rng = np.random.default_rng([0, index + 1])
-        start = time.process_time()
+        start = cpu_seconds()
         case.make(**case.parameters, rng=rng)
-        took.append(time.process_time() - start)
+        took.append(cpu_seconds() - start)
     return took[1:]
 
 

@@ -3,11 +3,18 @@
 import os
 import platform
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the programs that it ran to their end."""
+    ran = os.times()
+    return time.process_time() + ran.children_user + ran.children_system
 
 
 def facts() -> dict[str, Any]:

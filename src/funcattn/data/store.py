@@ -32,7 +32,7 @@ from filelock import FileLock, Timeout
 
 from funcattn.data.workers import check_guarded, worker_pool
 from funcattn.pde.errors import NotConvergedError
-from funcattn.provenance import facts
+from funcattn.provenance import cpu_seconds, facts
 
 Array = npt.NDArray[Any]
 Fields = Mapping[str, Array]
@@ -388,7 +388,7 @@ def _ends(name: str) -> str:
 
 def _make_one(recipe: Recipe, seed: int, index: int) -> Fields:
     """Sample `index`: the first draw that converges, fields in single precision."""
-    start = time.process_time()
+    start = cpu_seconds()
     for attempt in range(MOST_ATTEMPTS):
         rng = np.random.default_rng([seed, index, attempt])
         try:
@@ -404,7 +404,7 @@ def _make_one(recipe: Recipe, seed: int, index: int) -> Fields:
         return {
             **{name: _single(values) for name, values in fields.items()},
             "attempts": np.asarray(attempt + 1),
-            "seconds": np.asarray(time.process_time() - start, dtype=np.float32),
+            "seconds": np.asarray(cpu_seconds() - start, dtype=np.float32),
         }
     raise StoreError(
         f"{recipe.name}, sample {index}: {MOST_ATTEMPTS} draws did not converge, the last because: "
