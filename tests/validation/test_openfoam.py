@@ -348,8 +348,13 @@ def test_average_is_taken_where_only_it_is_steady(lift: np.ndarray, average: boo
 
 @pytest.mark.parametrize(
     "lift",
-    [np.linspace(0.4, 0.5, 900), 0.5 + 0.1 * np.sin(np.arange(900) / 150), np.full(900, np.nan)],
-    ids=["drifts", "slow wave", "missing"],
+    [
+        np.linspace(0.4, 0.5, 900),
+        0.5 + 0.1 * np.sin(np.arange(900) / 150),
+        0.5 + 0.07 * np.sin(np.arange(900) / 10),
+        np.full(900, np.nan),
+    ],
+    ids=["drifts", "slow wave", "wide swing", "missing"],
 )
 def test_lift_that_is_not_steady_is_reported(lift: np.ndarray) -> None:
     with pytest.raises(NotConvergedError, match=r"a lift within 5.0e-03 over 200 .* after 900"):

@@ -118,9 +118,9 @@ class Airfrans(Generated):
             settings = replace(
                 settings,
                 data=AirfransData(
-                    train=300,
-                    validation=30,
-                    test=100,
+                    train=170,
+                    validation=20,
+                    test=60,
                     mesh="coarse",
                     field_points=3_800,
                     points=2_000,
