@@ -17,7 +17,7 @@ import pytest
 from funcattn.pde import airfrans, openfoam, panel
 from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.naca import five_digit, four_digit
-from funcattn.pde.openfoam_case import Case, Scheme, find_program, read_field
+from funcattn.pde.openfoam_case import FIELDS, Case, Scheme, find_program, read_field
 from funcattn.pde.openfoam_mesh import (
     COARSE,
     FINE,
@@ -415,6 +415,18 @@ def test_program_that_fails_later_is_not_converged(
     stand_in(tmp_path, monkeypatch, script)
     with pytest.raises(NotConvergedError, match=rf"code {code}: the (.|\n)*floating trouble"):
         tiny_case(tmp_path).run(10, SCHEME, timeout=60.0)
+
+
+def test_program_that_cannot_take_a_flow_is_not_converged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Fields that have diverged on a coarse mesh may stop it before its first iteration.
+    stand_in(tmp_path, monkeypatch, "#!/bin/sh\nexit 3\n")
+    grid = c_grid(airfoil(TINY), 0.0, TINY)
+    start = {name: np.ones((32, 12, 2 if name == "U" else 1)) for name in FIELDS}
+    case = Case(tmp_path / "case", grid, TINY, stream(0.0), 1e-6, start)
+    with pytest.raises(NotConvergedError, match="code 3: the flow diverges"):
+        case.run(10, SCHEME, timeout=60.0)
 
 
 def ended(file: Path) -> bool:

@@ -98,6 +98,13 @@ def solve(
         RuntimeError: the program does not start to iterate.
         NotConvergedError: the lift is not steady, the program stopped or took too long, or the
             grid is folded.
+
+    Example:
+        >>> from funcattn.pde.naca import four_digit
+        >>> nodes, stream = four_digit(0.0, 0.0, 12.0, panels=80), np.array([46.8, 0.0])
+        >>> flow = solve(nodes, stream, mesh="coarse")  # doctest: +SKIP
+        >>> round(flow.drag, 3)  # doctest: +SKIP
+        0.010
     """
     levels = _levels(mesh)
     nodes, stream = np.asarray(nodes, dtype=np.float64), np.asarray(stream, dtype=np.float64)
@@ -200,7 +207,7 @@ def sample(
     The design is that of the benchmark, by `funcattn.pde.airfrans`, the same as that of
     `funcattn.pde.panel.sample` from a generator in the same state. The chord is 1, along x, and
     the stream is inclined. Equations and model of turbulence are those of the benchmark; meshes
-    are coarser (20 280 cells where the benchmark has about 250 000), and its points are cell
+    are coarser (20 280 cells where the benchmark has about 180 000 nodes), and its points are cell
     centres, where the benchmark has nodes.
 
     Args:
@@ -228,6 +235,11 @@ def sample(
 
     Raises:
         ValueError, FileNotFoundError, RuntimeError, NotConvergedError: as in `solve`.
+
+    Example:
+        >>> stored = sample(mesh="coarse", rng=np.random.default_rng(0))  # doctest: +SKIP
+        >>> int(stored["surface"].sum()), stored["shear"].shape  # doctest: +SKIP
+        (80, (80, 2))
     """
     design = airfrans.draw_design(rng, reflex=reflex)
     surface, wake = _levels(mesh)[-1][:2]
