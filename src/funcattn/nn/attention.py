@@ -1,12 +1,23 @@
 """The functional attention layer."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, get_args
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Inexact
 from torch import Tensor, nn
 
-from funcattn.nn.bases import LearnedBasis, split_heads
-from funcattn.nn.feature_maps import FeatureMap, Pointwise, linear
+from funcattn.nn.bases import GridFourierBasis, LearnedBasis, OrthonormalBasis, split_heads
+from funcattn.nn.chunked import (
+    Execution,
+    coefficients_of_points,
+    is_to_be_stored,
+    prepared,
+    sums_of_points,
+    values_at_points,
+    why_not_chunked,
+)
+from funcattn.nn.feature_maps import FeatureMap, GridConvolution, Pointwise, Stencil, linear
 from funcattn.nn.points import Points
 from funcattn.nn.ridges import ConvexRidge
 from funcattn.ops import (
@@ -14,15 +25,20 @@ from funcattn.ops import (
     Form,
     Projection,
     ProjectionName,
-    Ridge,
     Sided,
+    analyse,
     both_sides,
-    functional_attention,
     lift,
     projector,
     transport,
 )
 from funcattn.ops.checks import check_finite
+from funcattn.ops.chunked import Gathered
+from funcattn.ops.linalg import at_least_float32, full_precision
+from funcattn.ops.projections import chosen_projection
+
+NOT_LOCAL = (Stencil, GridConvolution, OrthonormalBasis, GridFourierBasis)
+"""Modules that look at other points than the one they give a value for."""
 
 
 class FunctionalAttention(nn.Module):
@@ -41,6 +57,12 @@ class FunctionalAttention(nn.Module):
     projection, form: as in `functional_attention`.
     ridge: a module that returns the op's ridge, or a fixed number that is added; default
         `ConvexRidge()`.
+    execution: how self-attention with a learned basis is computed, which changes nothing but
+        rounding: "plain", by ordinary operations on all points, which can be differentiated as
+        often as one likes; "stored" and "streamed", in chunks of points with a gradient of its own,
+        the basis stored for it or computed again (slower by a quarter, and a few hundred bytes a
+        point instead of thousands). "auto": stored where memory allows it, streamed where not, and
+        plain where neither can do it, as when it is compiled.
 
     >>> import torch
     >>> layer = FunctionalAttention(width=64, heads=4, bases=16)
@@ -64,6 +86,7 @@ class FunctionalAttention(nn.Module):
         projection: Projection | ProjectionName = "average",
         ridge: nn.Module | float | None = None,
         form: Form = "auto",
+        execution: Execution = "auto",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -71,6 +94,11 @@ class FunctionalAttention(nn.Module):
             raise ValueError(f"width: expected a multiple of heads={heads}, got {width}")
         if maps not in ("coefficients", "points"):
             raise ValueError(f"maps: expected 'coefficients' or 'points', got {maps!r}")
+        if execution not in get_args(Execution):
+            raise ValueError(
+                f"execution: expected one of {', '.join(get_args(Execution))}, got {execution!r}"
+            )
+        self.execution = execution
         self.to_query: nn.Module
         self.to_key: nn.Module
         self.to_value: nn.Module
@@ -110,35 +138,135 @@ class FunctionalAttention(nn.Module):
         (x_mask, context_mask), (x_weights, context_weights) = both_sides(mask), both_sides(weights)
         check_finite(x=x, context=context)
         here = Points(x_positions, grid, x_mask, x_weights)
-        source, there = x, here
-        if context is not None:
-            source, there = context, Points(context_positions, None, context_mask, context_weights)
+        if context is None:
+            return self._to_itself(x, here)
+        there = Points(context_positions, None, context_mask, context_weights)
+        bases = self.basis(x, here), self.key_basis(context, there)
+        return self._mixed(x, *self._attended(x, context, *bases, here, there))
 
-        query_basis = self.basis(x, here)
-        one_basis = context is None and self.key_basis is self.basis
-        key_basis = query_basis if one_basis else self.key_basis(source, there)
-        ridge = self.ridge() if isinstance(self.ridge, nn.Module) else self.ridge
+    def encode(
+        self,
+        x: Float[Tensor, "b n c"],
+        *,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Inexact[Tensor, "b h g e"]:
+        """What the points of x have to say to any point, in a few coefficients.
 
+        `read(x, encode(x))` is `forward(x)`. Only for layers whose basis and features at a point
+        depend on nothing but that point.
+        """
+        self._check_local()
+        here = Points(positions, None, mask, weights)
+        if self._is_chunked(x, here):
+            given = prepared(self, x, here)
+            return self._transported(coefficients_of_points(self, given, here, store=False)[0])
+        basis = self.basis(x, here)
+        key_basis = basis if self.key_basis is self.basis else self.key_basis(x, here)
+        return self._attended(x, x, basis, key_basis, here, here)[1]
+
+    def sums(
+        self,
+        x: Float[Tensor, "b n c"],
+        *,
+        positions: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """What the points of x add to the sums over all points of a mesh that comes in parts.
+
+        Sums of the parts add up, one by one, to those of the mesh, and `coefficients` makes of them
+        what `encode` says of the mesh.
+        """
+        self._check_local()
+        here = Points(positions, None, None, weights)
+        if self._is_chunked(x, here):
+            return _as_tensors(*sums_of_points(self, prepared(self, x, here), here))
         if self.maps == "points":
-            out = functional_attention(
-                split_heads(self.to_query(x, here), self.heads),
-                split_heads(self.to_key(source, there), self.heads),
-                split_heads(self.to_value(source, there), self.heads),
-                query_basis,
-                key_basis,
-                ridge=ridge,
-                projection=self.projection,
-                weights=(here.weights, there.weights),
-                mask=(here.mask, there.mask),
-                form=self.form,
-            )
+            features = (self.to_query, self.to_key, self.to_value)
+            # (b, h, n, d) each -> (b, h, n, 3 d), the channels of a head side by side
+            field = torch.cat([split_heads(f(x, here), self.heads) for f in features], -1)
         else:
-            out = self._on_coefficients(x, source, query_basis, key_basis, here, there, ridge)
-        out = out.real if out.is_complex() else out
-        out = out.transpose(1, 2).flatten(2)  # (b, h, n, d) -> (b, n, h d)
-        return self.dropout(self.to_output(out.to(x.dtype)))
+            field = split_heads(self.features(x, here), self.heads)
+        sides = [self.basis] if self.key_basis is self.basis else [self.basis, self.key_basis]
+        of_sides = (self._moments(basis(x, here), field, weights) for basis in sides)
+        return tuple(total for pair in of_sides for total in pair)
 
-    def _on_coefficients(
+    def coefficients(self, sums: Sequence[Tensor]) -> Inexact[Tensor, "b h g e"]:
+        """What `encode` returns, from `sums` over all points of a mesh."""
+        projection = chosen_projection(self.projection)
+        of_query = projection.coefficients(sums[0], sums[1])
+        if self.key_basis is self.basis:
+            return self._transported(of_query)
+        of_key = projection.coefficients(sums[2], sums[3])
+        if self.maps == "points":
+            return self._moved(of_query.chunk(3, -1)[0], *of_key.chunk(3, -1)[1:])
+        return self._moved(
+            _mapped(of_query, self.to_query),
+            _mapped(of_key, self.to_key),
+            _mapped(of_key, self.to_value),
+        )
+
+    def _moments(self, basis: Basis, field: Tensor, weights: Tensor | None) -> tuple[Tensor, ...]:
+        """The sums over points of one basis: moments of a field (b h g f), and the statistic."""
+        projection = chosen_projection(self.projection)
+        with full_precision(field.device):
+            field = field.to(at_least_float32(field.dtype))
+            if isinstance(basis, Tensor):
+                basis = basis.to(at_least_float32(basis.dtype))
+            per_point = None
+            if weights is not None:
+                per_point = weights.to(field.dtype).unsqueeze(-2).unsqueeze(-1)  # (b, 1, n, 1)
+                field = per_point * field
+            return _as_tensors(analyse(basis, field), projection.statistic(basis, per_point))
+
+    def read(
+        self,
+        x: Float[Tensor, "b n c"],
+        coefficients: Inexact[Tensor, "b h g e"],
+        *,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Float[Tensor, "b n c"]:
+        """What `encode` has kept, as the points of x see it; these may be any others."""
+        self._check_local()
+        here = Points(positions, None, mask, None)
+        if self._is_chunked(x, here):
+            given = prepared(self, x, here)
+            gathered = Gathered(given.x, given.maps, None, None)
+            return self.dropout(values_at_points(self, gathered, coefficients, here))
+        return self._mixed(x, self.basis(x, here), coefficients, here)
+
+    def _to_itself(self, x: Tensor, points: Points) -> Tensor:
+        """Self-attention, in chunks of points or at once."""
+        if not self._is_chunked(x, points):
+            basis = self.basis(x, points)
+            key_basis = basis if self.key_basis is self.basis else self.key_basis(x, points)
+            return self._mixed(x, *self._attended(x, x, basis, key_basis, points, points))
+        store = self.execution == "stored" or (
+            self.execution == "auto" and is_to_be_stored(self, x)
+        )
+        given = prepared(self, x, points)
+        coefficients, gathered = coefficients_of_points(self, given, points, store=store)
+        moved = self._transported(coefficients)
+        return self.dropout(values_at_points(self, gathered, moved, points))
+
+    def _is_chunked(self, x: Tensor, points: Points) -> bool:
+        """Whether the call is done in chunks of points."""
+        if self.execution == "plain":
+            return False
+        obstacle = why_not_chunked(self, x, points)
+        if self.execution == "auto":
+            # Autocast is a wish for products in half precision, which chunks do not make.
+            return obstacle is None and not torch.is_autocast_enabled(x.device.type)
+        if obstacle is not None:
+            raise ValueError(
+                f"execution: expected a call that can be done in chunks for {self.execution!r}, "
+                f"got one that cannot: {obstacle}; use 'auto' or 'plain'"
+            )
+        return True
+
+    def _attended(
         self,
         x: Tensor,
         source: Tensor,
@@ -146,28 +274,61 @@ class FunctionalAttention(nn.Module):
         key_basis: Basis,
         here: Points,
         there: Points,
-        ridge: Ridge,
-    ) -> Tensor:
-        """Project one field a side, make queries, keys and values of its coefficients."""
-        field = split_heads(self.features(x, here), self.heads)
-        of_query = projector(query_basis, self.projection, weights=here.weights, mask=here.mask)(
-            field
-        )
-        of_key = of_query
+    ) -> tuple[Basis, Tensor, Points]:
+        """The query basis, its coefficients of the result, and the points to lift them to."""
+        of_queries = projector(query_basis, self.projection, weights=here.weights, mask=here.mask)
+        of_keys = of_queries
         if there is not here or key_basis is not query_basis:
-            if there is not here:
-                field = split_heads(self.features(source, there), self.heads)
-            of_key = projector(key_basis, self.projection, weights=there.weights, mask=there.mask)(
-                field
+            of_keys = projector(key_basis, self.projection, weights=there.weights, mask=there.mask)
+        if self.maps == "points":
+            moved = self._moved(
+                of_queries(split_heads(self.to_query(x, here), self.heads)),
+                of_keys(split_heads(self.to_key(source, there), self.heads)),
+                of_keys(split_heads(self.to_value(source, there), self.heads)),
             )
-        moved = transport(
+            return query_basis, moved, here
+        field = split_heads(self.features(x, here), self.heads)
+        of_query = of_queries(field)
+        if of_keys is of_queries:
+            return query_basis, self._transported(of_query), here
+        if there is not here:
+            field = split_heads(self.features(source, there), self.heads)
+        of_key = of_keys(field)
+        moved = self._moved(
             _mapped(of_query, self.to_query),
             _mapped(of_key, self.to_key),
             _mapped(of_key, self.to_value),
-            ridge=ridge,
-            form=self.form,
         )
-        return lift(query_basis, moved, mask=here.mask)
+        return query_basis, moved, here
+
+    def _transported(self, coefficients: Tensor) -> Tensor:
+        """Transport between points and themselves, from the coefficients of their field or, with
+        maps at the points, from those of queries, keys and values side by side."""
+        if self.maps == "points":
+            return self._moved(*coefficients.chunk(3, -1))
+        layers = (self.to_query, self.to_key, self.to_value)
+        return self._moved(*(_mapped(coefficients, layer) for layer in layers))
+
+    def _moved(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        ridge = self.ridge() if isinstance(self.ridge, nn.Module) else self.ridge
+        return transport(query, key, value, ridge=ridge, form=self.form)
+
+    def _mixed(self, x: Tensor, basis: Basis, coefficients: Tensor, points: Points) -> Tensor:
+        """Coefficients to values at the points, heads mixed."""
+        out = lift(basis, coefficients, mask=points.mask)
+        out = out.real if out.is_complex() else out
+        out = out.transpose(1, 2).flatten(2)  # (b, h, n, d) -> (b, n, h d)
+        return self.dropout(self.to_output(out.to(x.dtype)))
+
+    def _check_local(self) -> None:
+        """Raise where what the layer does at a point depends on others than by the sums."""
+        for module in self.modules():
+            if isinstance(module, NOT_LOCAL):
+                raise ValueError(
+                    "encode: expected a layer whose basis and features at a point depend on that "
+                    f"point alone, got {type(module).__name__}; use a learned or Fourier basis of "
+                    "the positions and point-wise features"
+                )
 
     def share_basis_with(self, other: "FunctionalAttention") -> None:
         """Use the basis modules of another layer, and its value features, from now on."""
@@ -180,3 +341,8 @@ def _mapped(coefficients: Tensor, layer: nn.Module) -> Tensor:
     """A linear map of coefficients, which may be complex or longer than the layer's dtype."""
     weight = layer.get_parameter("weight")
     return coefficients @ weight.mT.to(coefficients.dtype)
+
+
+def _as_tensors(moments: Tensor, statistic: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Both as tensors, so that those of several parts of a mesh can be added."""
+    return moments, torch.as_tensor(statistic, dtype=moments.dtype.to_real(), device=moments.device)

@@ -47,7 +47,7 @@ class LearnedBasis(nn.Module):
             raise ValueError(
                 f"temperature: expected a value within bounds={bounds}, got {temperature}"
             )
-        self.heads, self.bounds = heads, bounds
+        self.heads, self.bases, self.bounds = heads, bases, bounds
         self.features = features(width, width)
         self.scores = nn.Linear(width // heads, bases)
         nn.init.orthogonal_(self.scores.weight)
@@ -57,10 +57,11 @@ class LearnedBasis(nn.Module):
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b h n g"]:
         """The functions' values; they sum to one at every point."""
         features = split_heads(self.features(x, points), self.heads)
-        temperature: Tensor = self.temperature
-        if self.bounds is not None:
-            temperature = temperature.clamp(*self.bounds)
-        return (self.scores(features) / temperature[:, None, None]).softmax(-1)
+        return (self.scores(features) / self.bounded_temperature()[:, None, None]).softmax(-1)
+
+    def bounded_temperature(self) -> Float[Tensor, " h"]:
+        """The temperature of each head, within the bounds."""
+        return self.temperature if self.bounds is None else self.temperature.clamp(*self.bounds)
 
 
 class OrthonormalBasis(nn.Module):

@@ -60,11 +60,23 @@ class Projection(Protocol):
         """Coefficients from the moments Phi^H W f (b h g d) and the statistic."""
 
 
+@runtime_checkable
+class KnowsMass(Protocol):
+    """A projection whose statistic, for a partition of unity, is known from the mass alone."""
+
+    def statistic_of_mass(self, mass: Tensor) -> Tensor | float:
+        """From the mass of each function, (b h g 1)."""
+
+
 @dataclass(frozen=True)
 class Transpose:
     """P = Phi^H W, the paper's text. It grows with the number of points unless W integrates."""
 
     def statistic(self, basis: Basis, weights: Tensor | None) -> float:  # noqa: ARG002
+        """Nothing is needed."""
+        return 0.0
+
+    def statistic_of_mass(self, mass: Tensor) -> float:  # noqa: ARG002
         """Nothing is needed."""
         return 0.0
 
@@ -83,6 +95,10 @@ class InnerProduct:
     def statistic(self, basis: Basis, weights: Tensor | None) -> Tensor | float:
         """The total weight."""
         return float(basis.shape[-2]) if weights is None else weights.sum(-2, keepdim=True)
+
+    def statistic_of_mass(self, mass: Tensor) -> Tensor:
+        """The functions sum to one at each point, so their masses sum to the total weight."""
+        return mass.sum(-2, keepdim=True)
 
     def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
         """The moments over the total weight."""
@@ -115,6 +131,10 @@ class Average:
             lowest = (basis if weights is None else weights * basis).min()
             if bool(lowest < 0):
                 raise ValueError(f"{_NOT_SIGNED} {lowest.item():g}; {_FOR_SIGNED}")
+        return mass
+
+    def statistic_of_mass(self, mass: Tensor) -> Tensor:
+        """It is the mass."""
         return mass
 
     def coefficients(self, moments: Tensor, statistic: Tensor | float) -> Tensor:
@@ -170,7 +190,7 @@ def projector(
     `weights` (b n) are quadrature weights or cell volumes, `mask` (b n) is True at real points.
     Sums over points are done in float32 at least.
     """
-    chosen = named_projection(projection) if isinstance(projection, str) else projection
+    chosen = chosen_projection(projection)
     check_point_weights(weights, mask, basis.shape[-2])
     if basis.shape[0] > 1:
         check_batch(basis.shape[0], weights=weights, mask=mask)
@@ -218,11 +238,15 @@ def dense(basis: Basis) -> Tensor:
     return basis.synthesise(identity[None, None])
 
 
-def named_projection(name: str) -> Projection:
-    """The projection of that name."""
-    if name not in PROJECTIONS:
-        raise ValueError(f"projection: expected one of {', '.join(PROJECTIONS)}, got {name!r}")
-    return PROJECTIONS[name]
+def chosen_projection(projection: Projection | str) -> Projection:
+    """The projection of that name, or as given."""
+    if not isinstance(projection, str):
+        return projection
+    if projection not in PROJECTIONS:
+        raise ValueError(
+            f"projection: expected one of {', '.join(PROJECTIONS)}, got {projection!r}"
+        )
+    return PROJECTIONS[projection]
 
 
 def _point_weights(

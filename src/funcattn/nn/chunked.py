@@ -1,0 +1,204 @@
+"""Functional attention with a learned basis in two passes over chunks of points.
+
+What the layer says in products of n x c matrices, said in the fewest: linear maps that meet are
+multiplied beforehand where that saves work, biases become part of small matrices, and
+`funcattn.ops.chunked` does the rest without a matrix of n x g.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from funcattn.nn.bases import LearnedBasis
+from funcattn.nn.feature_maps import Pointwise
+from funcattn.nn.points import Points
+from funcattn.ops.checks import check_batch, check_point_weights
+from funcattn.ops.chunked import Gathered, LocalMaps, gather, scatter
+from funcattn.ops.linalg import full_precision
+from funcattn.ops.memory import available_bytes
+from funcattn.ops.projections import KnowsMass, chosen_projection
+
+if TYPE_CHECKING:
+    from funcattn.nn.attention import FunctionalAttention
+
+Execution = Literal["auto", "plain", "stored", "streamed"]
+
+_SMALL_STORE = 2**26
+"""Bytes of a stored basis that nobody minds."""
+_SHARE_OF_MEMORY = 1 / 32
+"""The largest part of the free memory that one layer's stored basis may take: of a network's layers
+all are kept for the gradient."""
+_computed_again: ContextVar[bool] = ContextVar("funcattn_computed_again", default=False)
+
+
+def why_not_chunked(layer: "FunctionalAttention", x: Tensor, points: Points) -> str | None:
+    """What keeps self-attention from being done in chunks, in words, or None."""
+    basis = layer.basis
+    if type(basis) is not LearnedBasis or layer.key_basis is not basis:
+        return "it has another basis than one LearnedBasis"
+    if not isinstance(chosen_projection(layer.projection), KnowsMass):
+        return "its projection needs more of the basis than the mass"
+    if layer.maps == "points" and not all(
+        isinstance(features, Pointwise) for features in (basis.features, layer.to_query)
+    ):
+        return "its maps at the points are not point-wise"
+    if type(layer.to_output) is not nn.Linear:
+        return "its output map is not linear"
+    if torch.compiler.is_compiling():
+        return "it is compiled or exported"
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return "a transform of functions is at work"
+    if x.dtype not in (torch.float32, torch.float64) or layer.to_output.weight.dtype != x.dtype:
+        return "its features are not in float32 or float64 as its weights are"
+    if points.weights is not None and points.weights.requires_grad:
+        return "the point weights want a gradient"
+    return None
+
+
+def is_to_be_stored(layer: "FunctionalAttention", x: Tensor) -> bool:
+    """Whether there is memory for the basis at all points."""
+    values = x.shape[0] * x.shape[1] * (layer.heads * _learned(layer).bases + 2 * x.shape[2])
+    needed = values * x.element_size()
+    if needed <= _SMALL_STORE or _computed_again.get():
+        return needed <= _SMALL_STORE
+    return needed <= _SHARE_OF_MEMORY * available_bytes(x.device)
+
+
+@contextmanager
+def computed_again() -> Iterator[None]:
+    """For layers whose call is repeated for the gradient, and must then choose as at first.
+
+    The free memory, which is another the second time, has no say here.
+    """
+    token = _computed_again.set(True)
+    try:
+        yield
+    finally:
+        _computed_again.reset(token)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A layer's maps, multiplied where they meet.
+
+    x, field, maps: for the passes over the points. field_weight (h f, c), field_bias (h f): what
+    the moments have yet to be mapped by, on coefficients; None: nothing.
+    """
+
+    x: Tensor
+    field: Tensor | None
+    maps: LocalMaps
+    field_weight: Tensor | None
+    field_bias: Tensor | None
+
+
+def prepared(layer: "FunctionalAttention", x: Tensor, points: Points) -> Prepared:
+    """The maps of a layer for a call."""
+    basis, h = _learned(layer), layer.heads
+    with full_precision(x.device):
+        temperature = basis.bounded_temperature()
+        score_weight = basis.scores.weight.mT / temperature.view(-1, 1, 1)  # (h, d, g)
+        score_bias = basis.scores.bias / temperature.view(-1, 1)
+        by_point = _field_map(layer)
+        if by_point is None or not isinstance(basis.features, Pointwise):
+            field = layer.features(x, points)
+            maps = LocalMaps(None, score_weight, score_bias)
+            return Prepared(basis.features(x, points), field, maps, None, None)
+        field_weight, field_bias = by_point
+        first = basis.features.map
+        score_bias = score_bias + (first.bias.view(h, 1, -1) @ score_weight).squeeze(1)
+        if h == 1:
+            # One map less at every point: c x c and then c x g is c x g at once, and the field's
+            # map is left to its few coefficients.
+            maps = LocalMaps(None, first.weight.mT @ score_weight, score_bias)
+            return Prepared(x, None, maps, field_weight, field_bias)
+        maps = LocalMaps(torch.cat([first.weight, field_weight]), score_weight, score_bias)
+        return Prepared(x, None, maps, None, field_bias)
+
+
+def coefficients_of_points(
+    layer: "FunctionalAttention", given: Prepared, points: Points, *, store: bool
+) -> tuple[Tensor, Gathered]:
+    """The first pass, and the coefficients (b h g f) of the fields that the layer transports."""
+    x = given.x
+    check_point_weights(points.weights, points.mask, x.shape[1])
+    check_batch(len(x), weights=points.weights, mask=points.mask)
+    with full_precision(x.device):
+        sums, gathered = gather(
+            x, given.field, given.maps, point_weights=_weights(x, points), store=store
+        )
+        moments_and_statistic = _of_the_field(layer, given, sums)
+        return chosen_projection(layer.projection).coefficients(*moments_and_statistic), gathered
+
+
+def sums_of_points(
+    layer: "FunctionalAttention", given: Prepared, points: Points
+) -> tuple[Tensor, Tensor | float]:
+    """What the points add to the moments (b h g f) and to the statistic of the whole mesh."""
+    with full_precision(given.x.device):
+        point_weights = _weights(given.x, points)
+        sums, _ = gather(given.x, given.field, given.maps, point_weights=point_weights, store=False)
+        return _of_the_field(layer, given, sums)
+
+
+def _of_the_field(
+    layer: "FunctionalAttention", given: Prepared, sums: Tensor
+) -> tuple[Tensor, Tensor | float]:
+    """The moments of the fields that the layer transports, and the projection's statistic."""
+    moments, mass = sums[:, :, :-1].mT, sums[:, :, -1:].mT
+    if given.field_weight is not None:
+        moments = moments @ given.field_weight.mT
+    if given.field_bias is not None:
+        moments = moments + mass * given.field_bias.view(layer.heads, 1, -1)
+    projection = chosen_projection(layer.projection)
+    assert isinstance(projection, KnowsMass)
+    return moments, projection.statistic_of_mass(mass)
+
+
+def values_at_points(
+    layer: "FunctionalAttention", gathered: Gathered, coefficients: Tensor, points: Points
+) -> Tensor:
+    """The second pass: the functions that the coefficients stand for, heads mixed, (b n c)."""
+    weight, bias = layer.to_output.weight, layer.to_output.bias
+    x = gathered.x
+    mask = None if points.mask is None else points.mask.expand(x.shape[:2])
+    with full_precision(x.device):
+        if layer.heads == 1:
+            return scatter(gathered, coefficients @ weight.mT, None, bias, mask=mask)
+        return scatter(gathered, coefficients, weight, bias, mask=mask)
+
+
+def _field_map(layer: "FunctionalAttention") -> tuple[Tensor, Tensor] | None:
+    """One map to the fields of all heads, head by head; None where it is not point-wise."""
+    if layer.maps == "coefficients":
+        field = layer.features
+        return (field.map.weight, field.map.bias) if isinstance(field, Pointwise) else None
+    maps = [
+        features.map
+        for features in (layer.to_query, layer.to_key, layer.to_value)
+        if isinstance(features, Pointwise)
+    ]
+    h = layer.heads
+    # 3 of (h, d, c) -> (h, 3, d, c): the channels of a head side by side
+    weight = torch.stack([m.weight.unflatten(0, (h, -1)) for m in maps], 1).flatten(0, 2)
+    return weight, torch.stack([m.bias.unflatten(0, (h, -1)) for m in maps], 1).flatten()
+
+
+def _weights(x: Tensor, points: Points) -> Tensor | None:
+    """Weights and mask as one factor at each point."""
+    weights = None if points.weights is None else points.weights.to(x.dtype)
+    if points.mask is not None:
+        mask = points.mask.to(x.dtype)
+        weights = mask if weights is None else weights * mask
+    return None if weights is None else weights.expand(x.shape[:2])
+
+
+def _learned(layer: "FunctionalAttention") -> LearnedBasis:
+    assert isinstance(layer.basis, LearnedBasis)
+    return layer.basis

@@ -1,0 +1,448 @@
+r"""The sums over points and the way back, chunk by chunk: fast because a chunk stays in the cache.
+
+For a learned partition of unity, self-attention is
+
+    y     = x W^T, or given                             features of the basis and of the field
+    Phi_h = softmax(y_h S_h + s_h)                      (n g), never in memory as a whole
+    T_h   = [field_h, 1]^T w Phi_h                      (f + 1, g), the moments and the mass
+    ...                                                 small: the map, its solve, all heads at once
+    out   = [Phi_1 M_1, ..., Phi_h M_h] O^T + o         (n c)
+
+with one pass over the points for T (:func:`gather`) and one for the result (:func:`scatter`). What
+lies between is ordinary differentiable code on T and M, which do not know of points.
+
+The gradient is written out here. It needs two passes as well: scatter's backward gives that of M,
+gather's, once the small part has turned it into that of T, gives the rest of both at once, so that
+Phi is met twice only. Phi is recomputed from x on every pass, or stored on the first.
+
+Axes: b batch, h head, n point, g basis function, c width, k features of all heads' bases, f field
+channels of a head, e value channels of a head.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from funcattn.ops.buffers import buffers
+
+_CHUNK_VALUES = 2**18
+"""Values of the basis in a chunk on a CPU: 1 MiB in float32, the share of a core in its cache."""
+_DEVICE_CHUNK = 2**16
+"""Points in a chunk on an accelerator, which wants large products."""
+
+
+@dataclass(frozen=True)
+class LocalMaps:
+    """What happens at each point alone, before the sums.
+
+    weight (k + h f, c): one product for the features of the basis and of the field; None: x is the
+        features of the basis, and the field is given.
+    score_weight (h, k/h, g), score_bias (h, g): from features to scores, temperature included.
+    """
+
+    weight: Tensor | None
+    score_weight: Tensor
+    score_bias: Tensor
+
+
+@dataclass
+class _Link:
+    """What scatter's backward leaves for gather's."""
+
+    gradient: Tensor | None = None
+    coefficients: Tensor | None = None
+    out_weight: Tensor | None = None
+    mask: Tensor | None = None
+
+    store_is_gone: bool = False
+    """The buffers went on to others: after one backward pass a second one has to recompute."""
+
+    def give_back(self, *stored: Tensor | None) -> None:
+        """The stored basis and features are not needed any more."""
+        if not self.store_is_gone:
+            self.store_is_gone = True
+            for buffer in stored:
+                if buffer is not None:
+                    buffers.give(buffer)
+
+    def take(self) -> "_Link":
+        """What was left, no longer held here."""
+        left = replace(self)
+        self.gradient = self.coefficients = self.out_weight = self.mask = None
+        return left
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What scatter needs of gather's pass."""
+
+    x: Tensor
+    maps: LocalMaps
+    basis: Tensor | None
+    features: Tensor | None
+    link: _Link = field(default_factory=_Link)
+
+
+def gather(
+    x: Float[Tensor, "b n c"],
+    field: Float[Tensor, "b n hf"] | None,
+    maps: LocalMaps,
+    *,
+    point_weights: Float[Tensor, "b n"] | None,
+    store: bool,
+) -> tuple[Float[Tensor, "b h f1 g"], Gathered]:
+    """[field, 1]^T w Phi, one pass over the points; store: keep Phi for the passes to come.
+
+    field: None where `maps.weight` makes it, or where it is x itself. The last row of the sums is
+    the mass of the functions. Gradients go to all but the point weights.
+    """
+    x, field = x.contiguous(), None if field is None else field.contiguous()
+    link = _Link()
+    given = (x, field, maps.weight, maps.score_weight, maps.score_bias)
+    backward = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
+    sums, basis, features = _Gather.apply(  # type: ignore[no-untyped-call]
+        link, store, backward, *given, point_weights
+    )
+    return sums, Gathered(x, maps, basis, features, link)
+
+
+def scatter(
+    gathered: Gathered,
+    coefficients: Float[Tensor, "b h g e"],
+    out_weight: Float[Tensor, "c he"] | None,
+    out_bias: Float[Tensor, " c"] | None,
+    *,
+    mask: Bool[Tensor, "b n"] | None,
+) -> Float[Tensor, "b n c"]:
+    """[Phi_1 M_1, ...] O^T + o, the second pass; 0 O^T + o at masked points.
+
+    out_weight: None for the identity, with one head only.
+    """
+    g, weight = gathered, gathered.maps.weight
+    if weight is not None:
+        # Of the two products the basis has the first, and it alone is met again.
+        weight = weight.detach()[: g.maps.score_weight.shape[:2].numel()]
+    out: Tensor = _Scatter.apply(  # type: ignore[no-untyped-call]
+        g.link, g.x, weight, g.maps.score_weight, g.maps.score_bias,
+        g.basis, coefficients, out_weight, out_bias, mask,
+    )  # fmt: skip
+    if not out.requires_grad:
+        g.link.give_back(g.basis, g.features)
+    return out
+
+
+def chunks(points: int, size: int) -> Iterator[slice]:
+    """Slices of nearly equal lengths, none above the size."""
+    count = -(-points // size)
+    edges = [points * j // count for j in range(count + 1)] if count else [0]
+    for start, stop in pairwise(edges):
+        yield slice(start, stop)
+
+
+class _Pass:
+    """Features and basis of one chunk after another, in buffers that are reused."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        field: Tensor | None,
+        weight: Tensor | None,
+        score_weight: Tensor,
+        score_bias: Tensor,
+        basis: Tensor | None = None,
+        features: Tensor | None = None,
+        *,
+        fill: bool = False,
+    ) -> None:
+        self.x, self.field, self.weight = x, field, weight
+        self.score_weight, self.score_bias = score_weight, score_bias
+        self.basis, self.features, self.fill = basis, features, fill
+        self.heads, self.head_features, self.bases = score_weight.shape
+        self.size = min(max(x.shape[1], 1), chunk_points(x, self.heads * self.bases))
+        self._buffers: dict[str, Tensor] = {}
+
+    def __iter__(self) -> Iterator[tuple[int, slice]]:
+        for sample in range(len(self.x)):
+            for rows in chunks(self.x.shape[1], self.size):
+                yield sample, rows
+
+    def buffer(self, name: str, *shape: int) -> Tensor:
+        """Memory for a chunk, the same for all chunks; a shorter one takes its beginning."""
+        count = torch.Size(shape).numel()
+        kept = self._buffers.get(name)
+        if kept is None or kept.numel() < count:
+            kept = self._buffers[name] = self.x.new_empty(count)
+        return kept[:count].view(shape)
+
+    def heads_of(self, rows: Tensor) -> Tensor:
+        """(B, h d) -> (h, B, d), a view."""
+        return rows.unflatten(1, (self.heads, -1)).transpose(0, 1)
+
+    def features_at(self, sample: int, rows: slice) -> tuple[Tensor, Tensor]:
+        """Features of the basis (B, k) and of the field (B, h f)."""
+        x = self.x[sample, rows]
+        if self.weight is None:
+            return x, x if self.field is None else self.field[sample, rows]
+        width = self.heads * self.head_features
+        if self.features is None:
+            both = self.buffer("features", len(x), len(self.weight))
+        else:
+            both = self.features[sample, rows]
+        if self.features is None or self.fill:
+            torch.mm(x, self.weight.T, out=both)
+        return both[:, :width], both[:, width:]
+
+    def basis_at(self, sample: int, rows: slice, features: Tensor | None = None) -> Tensor:
+        """Phi (h, B, g), from the store or from the features."""
+        shape = (self.heads, rows.stop - rows.start, self.bases)
+        if self.basis is None:
+            phi = self.buffer("basis", *shape)
+        else:
+            # Within a sample the store is a row of chunks, each laid out as the products want it.
+            values = self.heads * self.bases
+            phi = self.basis[sample, rows.start * values : rows.stop * values].view(shape)
+        if self.basis is None or self.fill:
+            if features is None:
+                features, _ = self.features_at(sample, rows)
+            torch.baddbmm(
+                self.score_bias.unsqueeze(1), self.heads_of(features), self.score_weight, out=phi
+            )
+            torch.softmax(phi, -1, out=phi)
+        return phi
+
+
+def chunk_points(x: Tensor, values: int) -> int:
+    """Points in a chunk, from the number of basis values at a point."""
+    if x.device.type != "cpu":
+        return _DEVICE_CHUNK
+    return max(_CHUNK_VALUES // max(values, 2 * x.shape[-1]), 16)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        link: _Link,
+        store: bool,
+        backward: bool,
+        x: Tensor,
+        field: Tensor | None,
+        weight: Tensor | None,
+        score_weight: Tensor,
+        score_bias: Tensor,
+        point_weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        b, n, c = x.shape
+        h, _, g = score_weight.shape
+        basis = buffers.take(b * n * h * g, x).view(b, n * h * g) if store else None
+        features = None
+        if store and backward and weight is not None:
+            features = buffers.take(b * n * len(weight), x).view(b, n, len(weight))
+        points = _Pass(x, field, weight, score_weight, score_bias, basis, features, fill=store)
+        if weight is None:
+            channels = c if field is None else field.shape[-1]
+        else:
+            channels = len(weight) - h * points.head_features
+        all_moments, all_mass = x.new_zeros(b, h, channels // h, g), x.new_zeros(b, h, 1, g)
+        for sample, rows in points:
+            of_basis, of_field = points.features_at(sample, rows)
+            phi = points.basis_at(sample, rows, of_basis)
+            moments, mass = all_moments[sample], all_mass[sample, :, 0]
+            if point_weights is None:
+                mass += phi.sum(1)
+            else:
+                w = point_weights[sample, rows]
+                mass += torch.matmul(w, phi)
+                of_field = torch.mul(
+                    of_field, w.unsqueeze(1), out=points.buffer("weighted", *of_field.shape)
+                )
+            moments.baddbmm_(points.heads_of(of_field).mT, phi)
+        ctx.link = link
+        ctx.save_for_backward(
+            x, field, weight, score_weight, score_bias, point_weights, basis, features
+        )
+        ctx.mark_non_differentiable(*(t for t in (basis, features) if t is not None))
+        ctx.set_materialize_grads(False)
+        return torch.cat([all_moments, all_mass], 2), basis, features
+
+    @staticmethod
+    def backward(ctx: Any, of_sums: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        _refuse_second_derivatives()
+        x, field, weight, score_weight, score_bias, w, basis, features = ctx.saved_tensors
+        link, stored = ctx.link.take(), (basis, features)
+        if link.store_is_gone:
+            basis = features = None
+        points = _Pass(x, field, weight, score_weight, score_bias, basis, features)
+        of_moments, of_mass = of_sums[:, :, :-1].contiguous(), of_sums[:, :, -1:]
+        of_x = torch.empty_like(x)
+        of_given = None if field is None else torch.empty_like(field)
+        of_weight = None if weight is None else torch.zeros_like(weight)
+        of_score_weight = torch.zeros_like(score_weight)
+        of_score_bias = torch.zeros_like(score_bias)
+        width = points.heads * points.head_features
+        for sample, rows in points:
+            from_basis, from_field = points.features_at(sample, rows)
+            phi = points.basis_at(sample, rows, from_basis)
+            of_phi = points.buffer("of_phi", *phi.shape)
+            torch.baddbmm(
+                of_mass[sample], points.heads_of(from_field), of_moments[sample], out=of_phi
+            )
+            if w is not None:
+                of_phi *= w[sample, rows].view(1, -1, 1)
+            if link.gradient is not None:
+                of_values = _of_values(points, link, sample, rows)
+                of_phi.baddbmm_(points.heads_of(of_values), link.coefficients[sample].mT)
+            of_scores = torch.ops.aten._softmax_backward_data.out(
+                of_phi, phi, -1, phi.dtype, grad_input=of_phi
+            )
+            of_score_bias += of_scores.sum(1)
+            of_score_weight.baddbmm_(points.heads_of(from_basis).mT, of_scores)
+
+            # From here on both ways into x: by the basis, and by the field.
+            length = rows.stop - rows.start
+            here = of_x[sample, rows]
+            if weight is not None:
+                both = points.buffer("of_features", length, len(weight))
+                of_basis, of_field = both[:, :width], both[:, width:]
+            elif of_given is not None:
+                of_basis, of_field = here, of_given[sample, rows]
+            else:
+                of_basis, of_field = here, points.buffer("of_features", length, width)
+            points.heads_of(of_basis).copy_(
+                torch.bmm(
+                    of_scores, score_weight.mT,
+                    out=points.buffer("by_heads", points.heads, length, points.head_features),
+                )
+            )  # fmt: skip
+            channels = of_moments.shape[2]
+            points.heads_of(of_field).copy_(
+                torch.bmm(
+                    phi, of_moments[sample].mT,
+                    out=points.buffer("by_heads", points.heads, length, channels),
+                )
+            )  # fmt: skip
+            if w is not None:
+                of_field *= w[sample, rows].unsqueeze(1)
+            if weight is not None and of_weight is not None:
+                torch.mm(both, weight, out=here)
+                of_weight.addmm_(both.T, x[sample, rows])
+            elif of_given is None:
+                here += of_field
+        ctx.link.give_back(*stored)
+        return None, None, None, of_x, of_given, of_weight, of_score_weight, of_score_bias, None
+
+
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        link: _Link,
+        x: Tensor,
+        weight: Tensor | None,
+        score_weight: Tensor,
+        score_bias: Tensor,
+        basis: Tensor | None,
+        coefficients: Tensor,
+        out_weight: Tensor | None,
+        out_bias: Tensor | None,
+        mask: Tensor | None,
+    ) -> Tensor:
+        points = _Pass(x, None, weight, score_weight, score_bias, basis)
+        outputs = coefficients.shape[-1] if out_weight is None else len(out_weight)
+        out = x.new_empty(*x.shape[:2], outputs)
+        for sample, rows in points:
+            phi = points.basis_at(sample, rows)
+            here = out[sample, rows]
+            if out_weight is None:
+                torch.mm(phi[0], coefficients[sample, 0], out=here)
+                if mask is not None:
+                    here *= mask[sample, rows].unsqueeze(1)
+                if out_bias is not None:
+                    here += out_bias
+                continue
+            values = _values(points, phi, coefficients[sample], mask, sample, rows)
+            if out_bias is None:
+                torch.mm(values, out_weight.T, out=here)
+            else:
+                torch.addmm(out_bias, values, out_weight.T, out=here)
+        ctx.link = link
+        ctx.has_bias = out_bias is not None
+        ctx.save_for_backward(
+            x, weight, score_weight, score_bias, basis, coefficients, out_weight, mask
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, of_out: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_second_derivatives()
+        x, weight, score_weight, score_bias, basis, *rest = ctx.saved_tensors
+        coefficients, out_weight, mask = rest
+        link = ctx.link
+        if link.store_is_gone:
+            basis = None
+        points = _Pass(x, None, weight, score_weight, score_bias, basis)
+        link.gradient, link.coefficients = of_out.contiguous(), coefficients
+        link.out_weight, link.mask = out_weight, mask
+        of_coefficients = torch.zeros_like(coefficients.mT, memory_format=torch.contiguous_format)
+        of_out_weight = None if out_weight is None else torch.zeros_like(out_weight)
+        for sample, rows in points:
+            phi = points.basis_at(sample, rows)
+            of_values = _of_values(points, link, sample, rows)
+            of_coefficients[sample].baddbmm_(points.heads_of(of_values).mT, phi)
+            if of_out_weight is not None:
+                values = _values(points, phi, coefficients[sample], mask, sample, rows)
+                of_out_weight.addmm_(link.gradient[sample, rows].T, values)
+        of_bias = link.gradient.sum((0, 1)) if ctx.has_bias else None
+        return (*(None,) * 6, of_coefficients.mT, of_out_weight, of_bias, None)
+
+
+def _refuse_second_derivatives() -> None:
+    """Gradients that are to be differentiated again come with the gradient mode on."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "expected first derivatives only, got create_graph=True: this form of functional "
+            "attention has a gradient of its own, which has none; build the layer with "
+            "execution='plain'"
+        )
+
+
+def _values(
+    points: _Pass,
+    phi: Tensor,
+    coefficients: Tensor,
+    mask: Tensor | None,
+    sample: int,
+    rows: slice,
+) -> Tensor:
+    """Phi M of all heads side by side, (B, h e); 0 at masked points."""
+    length, channels = phi.shape[1], coefficients.shape[-1]
+    values = points.buffer("values", length, points.heads * channels)
+    lifted = points.buffer("by_heads", points.heads, length, channels)
+    points.heads_of(values).copy_(torch.bmm(phi, coefficients, out=lifted))
+    if mask is not None:
+        values *= mask[sample, rows].unsqueeze(1)
+    return values
+
+
+def _of_values(points: _Pass, link: _Link, sample: int, rows: slice) -> Tensor:
+    """The gradient of `_values`, (B, h e)."""
+    assert link.gradient is not None
+    gradient = link.gradient[sample, rows]
+    if link.out_weight is None and link.mask is None:
+        return gradient
+    out = points.buffer(
+        "of_values", len(gradient), gradient.shape[1] if link.out_weight is None
+        else link.out_weight.shape[1],
+    )  # fmt: skip
+    if link.out_weight is None:
+        out.copy_(gradient)
+    else:
+        torch.mm(gradient, link.out_weight, out=out)
+    if link.mask is not None:
+        out *= link.mask[sample, rows].unsqueeze(1)
+    return out

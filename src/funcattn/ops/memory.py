@@ -1,0 +1,19 @@
+"""How much memory there is, for choices between speed and memory."""
+
+import os
+from pathlib import Path
+
+import torch
+
+
+def available_bytes(device: torch.device) -> int:
+    """Memory that can still be had on a device, as far as the system tells."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        kibibytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+        return int(kibibytes) * 1024
+    except (OSError, StopIteration):
+        # Not Linux: half of what is built in is a fair guess of what is free.
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

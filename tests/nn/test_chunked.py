@@ -1,0 +1,301 @@
+"""Functional attention in chunks of points gives the values and gradients of the plain form."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Pointwise, Stencil
+from funcattn.nn import chunked as layer_in_chunks
+from funcattn.ops import chunked
+
+GRID = (7, 11)
+POINTS = 77
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five chunks of 15 or 16 points, so that their seams are looked at."""
+    monkeypatch.setattr(chunked, "_CHUNK_VALUES", 16 * 32)
+
+
+def build(execution: str = "plain", heads: int = 4, **options: Any) -> FunctionalAttention:
+    torch.manual_seed(0)
+    layer = FunctionalAttention(16, heads, 5, execution=execution, **options).double()
+    for parameter in layer.parameters():
+        if parameter.ndim > 0 and parameter.shape != (heads,):  # not the temperature, not the ridge
+            torch.nn.init.normal_(parameter, std=0.4)
+    return layer
+
+
+def fields(points: int = POINTS) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(2, points, 16, generator=generator, dtype=torch.float64)
+
+
+def marked(points: int = POINTS) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    mask = torch.rand(2, points, generator=generator) > 0.3
+    weights = torch.rand(2, points, generator=generator, dtype=torch.float64)
+    return {"mask": mask, "weights": weights}
+
+
+def loss(out: Tensor) -> Tensor:
+    """Uneven over the points, so that no error cancels."""
+    return (out * torch.sin(torch.arange(out.numel(), dtype=out.dtype)).view(out.shape)).sum()
+
+
+def value_and_gradients(layer: FunctionalAttention, x: Tensor, **call: Any) -> dict[str, Tensor]:
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    out = layer(x, **call)
+    loss(out).backward()
+    gradients = {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
+    assert x.grad is not None
+    return {"out": out.detach(), "x": x.grad, **gradients}
+
+
+def assert_same(got: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float = 1e-11) -> None:
+    assert got.keys() == wanted.keys()
+    for name, value in wanted.items():
+        scale = value.abs().max().item()
+        torch.testing.assert_close(got[name], value, rtol=0, atol=rtol * scale, msg=name)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "eight heads": {"heads": 8},
+    "one head": {"heads": 1},
+    "maps at points": {"maps": "points"},
+    "maps at points, one head": {"maps": "points", "heads": 1},
+    "stencil": {"features": partial(Stencil, reach=0.2)},
+    "stencil, one head": {"features": partial(Stencil, reach=0.2), "heads": 1},
+    "transpose": {"projection": "transpose", "ridge": 0.3},
+    "inner product": {"projection": "inner_product", "form": "primal"},
+    "unbounded temperature": {
+        "basis": LearnedBasis(16, 4, 5, temperature=7.0, bounds=None).double()
+    },
+}
+
+
+@pytest.mark.parametrize("call", [{}, marked()], ids=["plain points", "weights and mask"])
+@pytest.mark.parametrize("execution", ["stored", "streamed"])
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
+def test_value_and_every_gradient_are_those_of_the_plain_form(
+    variant: dict[str, Any], execution: str, call: dict[str, Tensor]
+) -> None:
+    wanted = value_and_gradients(build(**variant), fields(), grid=GRID, **call)
+    got = value_and_gradients(build(execution, **variant), fields(), grid=GRID, **call)
+    assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("execution", ["stored", "streamed"])
+def test_gradient_is_that_of_finite_differences(execution: str, heads: int) -> None:
+    layer = build(execution, heads)
+    x = fields(19)[:1].requires_grad_()
+    parameters = tuple(layer.parameters())
+    names = [name for name, _ in layer.named_parameters()]
+
+    def call(x: Tensor, *values: Tensor) -> Tensor:
+        for name, value in zip(names, values, strict=True):
+            owner, _, last = name.rpartition(".")
+            module = layer.get_submodule(owner)
+            module._parameters[last] = value  # type: ignore[assignment]
+        return layer(x)
+
+    # A second pass recomputes what the first had stored, by a product of another shape.
+    assert torch.autograd.gradcheck(
+        call, (x, *parameters), atol=1e-7, fast_mode=True, nondet_tol=1e-12
+    )
+
+
+@pytest.mark.parametrize("values", [1, 16 * 77, 10**6], ids=["16 points", "two", "one chunk"])
+def test_chunks_of_any_size_give_the_same(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = value_and_gradients(build("streamed"), fields(), **marked())
+    monkeypatch.setattr(chunked, "_CHUNK_VALUES", values)
+    assert_same(value_and_gradients(build("streamed"), fields(), **marked()), wanted)
+
+
+@pytest.mark.parametrize(
+    ("points", "size", "lengths"),
+    [(0, 4, []), (1, 4, [1]), (8, 4, [4, 4]), (9, 4, [3, 3, 3]), (11, 4, [3, 4, 4])],
+)
+def test_chunks_are_nearly_equal_and_cover_all(points: int, size: int, lengths: list[int]) -> None:
+    slices = list(chunked.chunks(points, size))
+    assert [s.stop - s.start for s in slices] == lengths
+    assert [i for s in slices for i in range(s.start, s.stop)] == list(range(points))
+
+
+def test_float32_is_as_close_to_float64_as_the_plain_form_is() -> None:
+    exact = build()(fields())
+    scale = exact.abs().max()
+    for execution in ("stored", "streamed"):
+        out = build(execution).float()(fields().float())
+        assert (out - exact).abs().max() / scale < 2e-6
+
+
+@pytest.mark.parametrize("execution", ["stored", "streamed"])
+def test_a_graph_can_be_gone_through_twice(execution: str) -> None:
+    layer, x = build(execution), fields().requires_grad_()
+    value = loss(layer(x))
+    once = torch.autograd.grad(value, [x, *layer.parameters()], retain_graph=True)
+    # What was stored is others' by now.
+    value_and_gradients(build("stored"), 3 * fields())
+    twice = torch.autograd.grad(value, [x, *layer.parameters()])
+    for first, second in zip(once, twice, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
+
+
+def test_graphs_side_by_side_do_not_share_what_they_store() -> None:
+    layer = build("stored")
+    first, second = fields().requires_grad_(), (2 * fields()).requires_grad_()
+    losses = [loss(layer(first)), loss(layer(second))]
+    with torch.no_grad():
+        layer(5 * fields())
+    (of_first,) = torch.autograd.grad(losses[0], first)
+    (of_second,) = torch.autograd.grad(losses[1], second)
+    plain = build()
+    assert_same({"x": of_first}, {"x": value_and_gradients(plain, fields())["x"]})
+    assert_same({"x": of_second}, {"x": value_and_gradients(plain, 2 * fields())["x"]})
+
+
+@pytest.mark.parametrize("execution", ["stored", "streamed"])
+def test_checkpointing_goes_with_it(execution: str) -> None:
+    layer = build(execution)
+    wanted = value_and_gradients(layer, fields())
+    x = fields().requires_grad_()
+    layer.zero_grad()
+    loss(checkpoint(layer, x, use_reentrant=False)).backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, wanted["x"])
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, wanted[name])
+
+
+def test_part_of_the_gradient_alone() -> None:
+    layer, x = build("stored"), fields()
+    for parameter in layer.parameters():
+        parameter.requires_grad_(False)
+    layer.to_output.weight.requires_grad_()
+    layer.ridge.get_parameter("logit").requires_grad_()
+    wanted = value_and_gradients(build(), x)
+    loss(layer(x)).backward()
+    for name in ("to_output.weight", "ridge.logit"):
+        gradient = layer.get_parameter(name).grad
+        assert gradient is not None
+        assert_same({name: gradient}, {name: wanted[name]})
+
+
+def saved_bytes(layer: FunctionalAttention, x: Tensor) -> int:
+    """Of what is kept for the gradient, each storage counted once."""
+    seen: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        layer(x.requires_grad_())
+    return sum(seen.values())
+
+
+def test_streamed_keeps_nothing_at_the_points_but_its_input() -> None:
+    x = fields(2000)
+    per_point = x.nbytes
+    streamed, plain = saved_bytes(build("streamed"), x), saved_bytes(build(), x)
+    assert streamed < 1.1 * per_point
+    assert plain > 5 * per_point
+
+
+def test_auto_stores_where_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, int] = {}
+    for name, free in (("much", 10**12), ("little", 0)):
+        monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
+        monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device, free=free: free)
+        kept[name] = saved_bytes(build("auto"), fields(500))
+    assert kept["much"] == saved_bytes(build("stored"), fields(500))
+    assert kept["little"] == saved_bytes(build("streamed"), fields(500))
+    assert kept["little"] < kept["much"]
+
+
+@pytest.mark.parametrize("execution", ["stored", "streamed"])
+def test_second_derivatives_are_refused_in_words(execution: str) -> None:
+    x = fields().requires_grad_()
+    with pytest.raises(RuntimeError, match=r"first derivatives only.*execution='plain'"):
+        torch.autograd.grad(loss(build(execution)(x)), x, create_graph=True)
+
+
+OBSTACLES: dict[str, tuple[Callable[[str], FunctionalAttention], dict[str, Any], str]] = {
+    "another basis": (
+        lambda e: build(
+            e,
+            basis=OrthonormalBasis(LearnedBasis(16, 4, 5)).double(),
+            projection="inner_product",
+        ),
+        {},
+        "another basis than one LearnedBasis",
+    ),
+    "two bases": (
+        lambda e: build(e, key_basis=LearnedBasis(16, 4, 5).double()),
+        {},
+        "another basis than one LearnedBasis",
+    ),
+    "pseudo-inverse": (
+        lambda e: build(e, projection="pinv"),
+        {},
+        "more of the basis than the mass",
+    ),
+    "stencils at points": (
+        lambda e: build(e, maps="points", features=partial(Stencil, reach=0.2)),
+        {"grid": GRID},
+        "not point-wise",
+    ),
+    "weights to learn": (
+        build,
+        {"weights": torch.rand(2, POINTS, dtype=torch.float64).add(0.1).requires_grad_()},
+        "the point weights want a gradient",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "call", "words"), OBSTACLES.values(), ids=OBSTACLES.keys())
+def test_what_cannot_be_chunked_is_done_plainly_or_refused(
+    make: Callable[[str], FunctionalAttention], call: dict[str, Any], words: str
+) -> None:
+    torch.testing.assert_close(
+        make("auto")(fields(), **call), make("plain")(fields(), **call), rtol=0, atol=0
+    )
+    with pytest.raises(ValueError, match=f"'streamed', got one that cannot: .*{words}"):
+        make("streamed")(fields(), **call)
+
+
+# By torch's own derivatives in forward mode.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_half_precision_and_transforms_are_done_plainly() -> None:
+    layer, plain = build("auto"), build("plain")
+    jacobian = torch.func.jacrev(lambda x: layer(x)[0, 0])(fields(9))
+    wanted = torch.func.jacrev(lambda x: plain(x)[0, 0])(fields(9))
+    torch.testing.assert_close(jacobian, wanted)
+    _, tangent = torch.func.jvp(layer, (fields(9),), (fields(9),))
+    _, wanted = torch.func.jvp(plain, (fields(9),), (fields(9),))
+    torch.testing.assert_close(tangent, wanted)
+    half = layer.bfloat16()(fields().bfloat16())
+    assert half.dtype == torch.bfloat16
+
+
+@pytest.mark.usefixtures("as_a_user")
+def test_unknown_execution_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="expected one of auto, plain, stored, streamed, got 'fast'"
+    ):
+        FunctionalAttention(16, 4, 5, execution="fast")  # type: ignore[arg-type]
+
+
+def test_features_are_pointwise_by_default() -> None:
+    # The variants above say "stencil" where they mean it.
+    assert isinstance(build().features, Pointwise)

@@ -1,0 +1,44 @@
+"""Buffers that are used again."""
+
+import pytest
+import torch
+
+from funcattn.ops import buffers as module
+from funcattn.ops.buffers import Buffers
+
+LIKE = torch.empty(0)
+
+
+def test_given_memory_is_taken_again_where_it_fits() -> None:
+    pool = Buffers()
+    first = pool.take(1000, LIKE)
+    place = first.data_ptr()
+    pool.give(first)
+    second = pool.take(700, LIKE)
+    assert (second.data_ptr(), len(second)) == (place, 700)
+    assert pool.take(700, LIKE).data_ptr() != place  # it is taken
+    pool.give(second)
+    assert len(pool.take(1000, LIKE)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("count", "like"),
+    [(1001, LIKE), (499, LIKE), (1000, LIKE.double())],
+    ids=["too short", "much too long", "another dtype"],
+)
+def test_what_does_not_fit_is_new(count: int, like: torch.Tensor) -> None:
+    pool = Buffers()
+    kept = pool.take(1000, LIKE)
+    pool.give(kept)
+    taken = pool.take(count, like)
+    assert taken.data_ptr() != kept.data_ptr()
+    assert (len(taken), taken.dtype) == (count, like.dtype)
+
+
+def test_no_more_than_the_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_KEPT", 9000)
+    pool = Buffers()
+    taken = [pool.take(1000, LIKE) for _ in range(3)]  # of 4000 bytes
+    for buffer in taken:
+        pool.give(buffer)
+    assert sum(buffer.nbytes for buffer in pool._free) == 8000
