@@ -84,7 +84,7 @@ class Geometry:
         area = self.area[: self.inside]
         cosine = np.sum(way * area, axis=1)
         cosine /= np.linalg.norm(way, axis=1) * np.linalg.norm(area, axis=1)
-        return np.rad2deg(np.arccos(cosine))
+        return np.rad2deg(np.arccos(np.minimum(cosine, 1.0)))
 
 
 @pytest.fixture(scope="module", params=[TINY, COARSE, FINE], ids=["tiny", "coarse", "fine"])
@@ -202,7 +202,7 @@ def worst_angle(design: airfrans.Design, size: Size) -> float:
     return float(Geometry(poly_mesh(grid, size.wake)).non_orthogonality().max())
 
 
-@pytest.mark.parametrize(("size", "limit"), [(COARSE, 62.0), (FINE, 68.0)], ids=["coarse", "fine"])
+@pytest.mark.parametrize(("size", "limit"), [(COARSE, 64.0), (FINE, 69.0)], ids=["coarse", "fine"])
 def test_random_designs_do_not_fold_and_their_cells_are_not_too_oblique(
     size: Size, limit: float
 ) -> None:
@@ -211,23 +211,26 @@ def test_random_designs_do_not_fold_and_their_cells_are_not_too_oblique(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("size", "limit"), [(COARSE, 62.0), (FINE, 68.0)], ids=["coarse", "fine"])
+@pytest.mark.parametrize(("size", "limit"), [(COARSE, 64.0), (FINE, 69.0)], ids=["coarse", "fine"])
 def test_200_random_designs_do_not_fold(size: Size, limit: float) -> None:
     angles = [worst_angle(design, size) for design in random_designs(200)]
     assert max(angles) < limit
 
 
-@pytest.mark.parametrize(("size", "limit"), [(COARSE, 62.0), (FINE, 68.0)], ids=["coarse", "fine"])
+@pytest.mark.parametrize(("size", "limit"), [(COARSE, 64.0), (FINE, 69.0)], ids=["coarse", "fine"])
 def test_tail_that_turns_up_sharply_does_not_fold_the_grid(size: Size, limit: float) -> None:
-    design = airfrans.Design(4e6, 14.5, 5, np.array([3.44, 7.94, 1.0, 16.76]))
-    assert worst_angle(design, size) < limit
+    for lift, position, thickness in ((3.44, 7.94, 16.76), (3.38, 7.63, 5.92), (2.18, 7.7, 7.51)):
+        design = airfrans.Design(4e6, 14.5, 5, np.array([lift, position, 1.0, thickness]))
+        assert worst_angle(design, size) < limit
 
 
 def test_folded_grid_is_reported() -> None:
     # A node of the upper side in the place of one of further ahead.
     nodes = airfoil(COARSE)
     nodes[10] = nodes[30]
-    with pytest.raises(NotConvergedError, match=r"expected convex cells, got \d+ folded or nearly"):
+    with pytest.raises(
+        NotConvergedError, match=r"expected convex cells .*, got \d+ others of 5120"
+    ):
         c_grid(nodes, 0.0, COARSE)
 
 
@@ -323,9 +326,9 @@ def test_text_without_the_field_is_refused(text: str, patch: str | None) -> None
 @pytest.mark.parametrize(
     ("lift", "change"),
     [
-        (np.linspace(9.0, 10.0, 1001), 0.0199),
-        (np.concatenate([np.zeros(300), np.full(200, 0.5)]), 0.0),
-        (np.concatenate([np.zeros(301), np.full(199, 0.5)]), 1.0),
+        (np.linspace(9.0, 10.0, 1001), 0.0099),
+        (np.concatenate([np.zeros(400), np.full(100, 0.5)]), 0.0),
+        (np.concatenate([np.zeros(401), np.full(99, 0.5)]), 1.0),
         (-0.5 + 0.01 * np.cos(np.arange(500)), 0.04),
         (0.001 * np.cos(np.arange(500)), 0.02),
     ],
@@ -353,17 +356,17 @@ def test_average_is_taken_where_only_it_is_steady(lift: np.ndarray, average: boo
 
 
 @pytest.mark.parametrize(
-    "lift",
+    ("lift", "message"),
     [
-        np.linspace(0.4, 0.5, 900),
-        0.5 + 0.1 * np.sin(np.arange(900) / 150),
-        0.5 + 0.07 * np.sin(np.arange(900) / 10),
-        np.full(900, np.nan),
+        (np.linspace(0.4, 0.5, 900), r"5.0e-02 over 500, got 2.2e-02 and 5.7e-02 after 900"),
+        (0.5 + 0.055 * np.sin(np.arange(900) / 150), r"5.0e-02 over 500, got .* after 900"),
+        (0.5 + 0.07 * np.sin(np.arange(900) / 10), r"at most 0.25 of 0.5\d*, got 0.28 over 500"),
+        (np.full(900, np.nan), r"at most 0.25 of nan, got nan over 500"),
     ],
     ids=["drifts", "slow wave", "wide swing", "missing"],
 )
-def test_lift_that_is_not_steady_is_reported(lift: np.ndarray) -> None:
-    with pytest.raises(NotConvergedError, match=r"a lift within 5.0e-03 over 200 .* after 900"):
+def test_lift_that_is_not_steady_is_reported(lift: np.ndarray, message: str) -> None:
+    with pytest.raises(NotConvergedError, match=message):
         openfoam.needs_average(lift, 5e-3)
 
 
@@ -526,13 +529,14 @@ def flow_with_lift(lift: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("lift", "iterations", "averaged"),
     [
-        ("0.5", 260, False),
-        ("0.5 - 0.1 * (t < 150)", 360, False),
-        ("0.5 + math.exp(-t / 50)", 560, False),
-        ("0.5 + 0.02 * math.sin(t / 9) * (t < 900)", 1160, False),
-        ("0.5 + 0.02 * math.sin(t / 9)", 1160, True),
+        ("0.5", 220, False),
+        ("0.5 - 0.1 * (t < 150)", 270, False),
+        ("0.5 + math.exp(-t / 50)", 420, False),
+        ("0.5 + 0.02 * math.sin(t / 9) * (t < 900)", 1170, False),
+        ("0.5 + 0.02 * math.sin(t / 9)", 1170, True),
+        ("0.5 + 0.1 * math.sin(t / 9) * (0.2 if t > 670 else 1)", 1170, True),
     ],
-    ids=["steady", "late step", "decay", "steady at last", "waves"],
+    ids=["steady", "late step", "decay", "steady at last", "waves", "calmer waves"],
 )
 def test_iterations_go_on_until_the_lift_is_steady(
     lift: str, iterations: int, averaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -543,18 +547,31 @@ def test_iterations_go_on_until_the_lift_is_steady(
     assert flow.velocity[7, 3].tolist() == [2.0 if averaged else 1.0, 5.0]
 
 
-def test_lift_that_never_gets_steady_is_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("lift", "message", "iterations"),
+    [
+        ("0.7 + t / 5000", r"after 1170 iterations, when it was 0\.93", 1170),
+        ("t / 1000 - 0.5", r"at most 0\.5 of 0\.07\d, got 2 over 200 ", 670),
+        ("0.5 + 0.2 * math.sin(t / 9)", r"at most 0\.5 of 0\.\d+, got 0\.\d+ over 200 ", 670),
+        ("0.5 + 0.1 * math.sin(t / 9)", r"at most 0\.25 of 0\.\d+, got 0\.4 over 500 ", 1170),
+        ("math.nan", r"at most 0\.5 of nan, got nan over 200", 670),
+    ],
+    ids=["drifts", "runs away", "wide swing", "swing", "missing"],
+)
+def test_lift_that_never_gets_steady_is_rejected_as_soon_as_that_is_known(
+    lift: str, message: str, iterations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NotConvergedError, match=r"after 1160 iterations, when it was 1\.16"):
-        flow_with_lift("t / 1000", tmp_path, monkeypatch)
+    done: list[int] = []
 
+    class Watched(Case):
+        def lift(self) -> np.ndarray:
+            done.append(self.iterations)
+            return super().lift()
 
-def test_lift_that_is_missing_is_never_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(NotConvergedError, match="got nan and nan after 1160 iterations"):
-        flow_with_lift("math.nan", tmp_path, monkeypatch)
+    monkeypatch.setattr(openfoam, "Case", Watched)
+    with pytest.raises(NotConvergedError, match=message):
+        flow_with_lift(lift, tmp_path, monkeypatch)
+    assert done[-1] == iterations
 
 
 @pytest.mark.parametrize("mesh", ["coarse", "fine"])
@@ -606,7 +623,7 @@ def test_a_sample_is_put_together_as_said(
     assert (stored["lift"], stored["drag"]) == (lift, drag)
     for name in ("reynolds", "incidence", "family", "digits"):
         np.testing.assert_array_equal(stored[name], getattr(design, name))
-    assert (stored["iterations"], stored["change"], stored["averaged"]) == (260.0, 0.0, 0.0)
+    assert (stored["iterations"], stored["change"], stored["averaged"]) == (220.0, 0.0, 0.0)
     assert all(values.dtype == np.float64 for name, values in stored.items() if name != "surface")
 
 
@@ -645,7 +662,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ({"viscosity": 0.0}, r"within 30 degrees of x, got \[0. 0.\]"),
         ({"tolerance": 0.0}, "0 < tolerance < 1 and timeout > 0, got 1.56e-05, 0.0 and 3600.0"),
         ({"timeout": np.nan}, "0 < tolerance < 1 and timeout > 0, got 1.56e-05, 0.005 and nan"),
-        ({"max_iterations": 759}, "max_iterations >= 760, got 759"),
+        ({"max_iterations": 719}, "max_iterations >= 720, got 719"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -308,6 +308,8 @@ def _solution(scheme: Scheme) -> dict[str, object]:
             '"(U|k|omega)"': smoother | {"tolerance": 1e-12},
         },
         "SIMPLE": {"consistent": "yes", "nNonOrthogonalCorrectors": 0},
+        # Each gradient is asked for two to five times before its field changes.
+        "cache": {f"grad({name})": "" for name in ("U", "p", "k", "omega")},
         "relaxationFactors": {
             "fields": {"p": 1.0},
             "equations": {"U": scheme.velocity, '"(k|omega)"': scheme.turbulence},

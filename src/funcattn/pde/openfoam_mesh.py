@@ -52,7 +52,7 @@ def c_grid(nodes: Floats, angle: float, size: Size) -> Floats:
     Raises:
         ValueError: the number of nodes is not that of the size, they are not finite, or there are
             too many cells for their first height.
-        NotConvergedError: a cell is folded, or nearly so.
+        NotConvergedError: cells are folded or too oblique.
 
     Example:
         >>> from funcattn.pde.naca import four_digit
@@ -105,9 +105,8 @@ def c_grid(nodes: Floats, angle: float, size: Size) -> Floats:
         if folded == 0:
             return grid
     raise NotConvergedError(
-        f"expected convex cells, got {folded} folded or nearly folded ones of "
-        f"{(len(grid) - 1) * normal}: "
-        "try other numbers of cells, or an airfoil that bends less"
+        f"expected convex cells that are not too oblique, got {folded} others of "
+        f"{(len(grid) - 1) * normal}: try other numbers of cells, or an airfoil that bends less"
     )
 
 
@@ -283,10 +282,13 @@ def _directions(nodes: Floats, wake: int, passes: int) -> Floats:
 
 
 def _folded(grid: Floats) -> int:
-    """Number of cells with a corner that is not between 6 and 174 degrees."""
+    """Number of cells that are not convex, or from whose centre the way to the next one along i
+    is less than 15 degrees off the face between them."""
     a, b, c, d = grid[:-1, :-1], grid[1:, :-1], grid[1:, 1:], grid[:-1, 1:]
     ways = ((d - a, b - a), (a - b, c - b), (b - c, d - c), (c - d, a - d))
-    fair = np.all([_cross(_unit(one), _unit(other)) > 0.1 for one, other in ways], axis=0)
+    fair = np.all([_cross(one, other) > 0.0 for one, other in ways], axis=0)
+    along, across = _unit(np.diff(grid[1:-1], axis=1)), _unit(np.diff(centres(grid), axis=0))
+    fair[1:] &= _cross(along, across) > np.sin(np.deg2rad(15.0))
     return int((~fair).sum())
 
 
@@ -295,4 +297,5 @@ def _cross(one: Floats, other: Floats) -> Floats:
 
 
 def _unit(vectors: Floats) -> Floats:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: Floats = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return unit
