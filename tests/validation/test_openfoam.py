@@ -338,6 +338,22 @@ def test_change_of_lift(lift: np.ndarray, change: float) -> None:
     assert openfoam.lift_change(lift) == pytest.approx(change, rel=0.02, abs=1e-9)
 
 
+def test_eddy_viscosity_is_watched_in_the_box() -> None:
+    x, y = np.meshgrid(np.linspace(-4.0, 6.0, 41), np.linspace(-3.0, 3.0, 25), indexing="ij")
+    grid = np.stack([x, y], axis=-1)
+    place = centres(grid)
+    inside = np.all((airfrans.BOX[0] <= place) & (place <= airfrans.BOX[1]), axis=-1)
+    assert 0.0 < inside.mean() < 0.5
+    before = np.random.default_rng(0).normal(size=(*place.shape[:2], 1))
+    far = before + np.where(inside, 0.0, 100.0)[..., None]
+    assert openfoam.is_still(grid, before, far)
+    deviation = before[inside].std()
+    for part, still in ((0.009, True), (0.011, False)):
+        near = before + np.where(inside, part * deviation, 0.0)[..., None]
+        assert openfoam.is_still(grid, before, near) is still
+    assert openfoam.is_still(grid, 0.0 * before, 0.0 * before)
+
+
 WAVE = np.sin(2 * np.pi * np.arange(900) / 70)
 
 

@@ -160,7 +160,8 @@ class Airfrans(Generated):
         if how.source == "panel":
             parameters: dict[str, Any] = {"field_points": how.field_points}
             return Recipe("airfrans-panel", panel.sample, parameters, ragged=RAGGED)
-        return Recipe("airfrans-openfoam", openfoam.sample, {"mesh": how.mesh}, ragged=RAGGED)
+        parameters = {"mesh": how.mesh}
+        return Recipe("airfrans-openfoam", openfoam.sample, parameters, version=2, ragged=RAGGED)
 
     def splits(self, store: Store) -> Splits:
         """Cases of the split; a tenth or so of its training cases validates."""
