@@ -4,11 +4,12 @@ BIN := .venv/bin
 # One thread a process: two threads that fight for a busy core are far slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-full lint format clean
+.PHONY: help setup demo bench test test-full lint format clean
 
 help:
 	@echo "make setup      build .venv with the exact versions of constraints.txt"
 	@echo "make demo       make Darcy data, train, test, write runs/demo/report.html (under 5 minutes)"
+	@echo "make bench      speed and memory beside other attentions, fills docs/speed.md (hours)"
 	@echo "make test       lint, types, import law and tests"
 	@echo "make test-full  make test, and the checks that take minutes"
 	@echo "make format     rewrite the code in the project's format"
@@ -26,6 +27,10 @@ setup: .venv/.complete
 
 demo: setup
 	$(BIN)/python -m funcattn.demo
+
+# Stopped at any moment, the same command goes on. Wants a machine with nothing else to do.
+bench: setup
+	$(BIN)/funcattn bench --pictures docs/pictures --page docs/speed.md
 
 lint: setup
 	$(BIN)/ruff check

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from funcattn._version import __version__
 from funcattn.models import OperatorTransformer, load_reference
 from funcattn.nn import FunctionalAttention
+from funcattn.nn.sharding import spread_points, sum_gradients
 from funcattn.ops import debug, functional_attention
 
 if TYPE_CHECKING:
@@ -32,4 +33,6 @@ __all__ = [
     "functional_attention",
     "load",
     "load_reference",
+    "spread_points",
+    "sum_gradients",
 ]

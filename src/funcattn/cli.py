@@ -30,8 +30,12 @@ from rich.progress import (
 from rich.table import Table
 
 from funcattn._version import __version__
+from funcattn.bench.command import Bench
 from funcattn.data import Store, StoreError
 from funcattn.data.matlab import Format as MatlabFormat
+from funcattn.data.npy import open_npy
+from funcattn.experiments.command import Reproduce
+from funcattn.export_command import Export
 from funcattn.models import MODELS
 from funcattn.serve import load
 from funcattn.settings import Preset, Profile, RunSettings, changed
@@ -248,15 +252,28 @@ class Predict:
 
     INPUT is .npz or .h5 with arrays `positions` (b n s), and `values` (b n i), `mask`, `weights`,
     `context`, `grid` where needed; OUTPUT, of either kind, gets `prediction` (b n o).
+
+    With --streamed, for one mesh that is larger than memory, INPUT is a folder with positions.npy
+    (n s), and values.npy (n i), weights.npy (n) where needed, and OUTPUT is .npy, (n o).
     """
 
     run_folder: File
     input: File
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    streamed: bool = False
+    """Exact, chunk by chunk: nothing is loaded as a whole."""
+    scratch: Path | None = None
+    """With --streamed: a folder on a disk with room for all features, which saves most of the
+    work."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Read, predict, write."""
         _refuse(rest)
+        if self.streamed:
+            self._streamed(console)
+            return
+        if self.scratch is not None:
+            raise ValueError("--scratch: expected --streamed with it, got it alone")
         _check_suffix(self.output)
         arrays = _read_arrays(self.input)
         unknown = arrays.keys() - {"positions", "values", "mask", "weights", "context", "grid"}
@@ -273,6 +290,25 @@ class Predict:
         )
         _write_array(self.output, "prediction", prediction)
         console.print(f"{self.output}: prediction {prediction.shape}", markup=False, soft_wrap=True)
+
+    def _streamed(self, console: Console) -> None:
+        """From files to a file, with progress."""
+        positions = open_npy(self.input / "positions.npy")
+        values, weights = (
+            open_npy(path) if path.exists() else None
+            for path in (self.input / "values.npy", self.input / "weights.npy")
+        )
+        with _progress(console) as progress:
+            bar = progress.add_task("points, layer by layer", total=None)
+            load(self.run_folder).predict_streamed(
+                positions,
+                values,
+                weights=weights,
+                out=self.output,
+                scratch=self.scratch,
+                progress=lambda done, total: progress.update(bar, completed=done, total=total),
+            )
+        console.print(f"{self.output}: prediction", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -378,7 +414,7 @@ class Info:
         console.print_json(data=asdict(settings))
 
 
-Command = Train | Compare | Generate | Evaluate | Predict | List | Info
+Command = Train | Compare | Generate | Evaluate | Predict | List | Info | Reproduce | Bench | Export
 
 
 def resolved(

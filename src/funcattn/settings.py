@@ -33,9 +33,18 @@ class NetworkSettings:
     """Positions as distances to a lattice of so many nodes an axis; None: coordinates."""
     modes: int = 12
     """Fourier modes an axis, of networks that have such."""
+    basis: Literal["learned", "orthonormal", "fourier"] = "learned"
+    """Of functional attention: learned, the same orthonormalised, or fixed waves, about as many as
+    there are bases."""
+    projection: Literal["average", "transpose", "pinv"] = "average"
+    """How functional attention makes coefficients; other bases than the learned one have the inner
+    product in the place of the average."""
     ridge: float = 0.5
     """Where the learned weight of the convex ridge starts."""
     dropout: float = 0.0
+    checkpoint: bool = False
+    """Blocks are computed again for the gradient instead of kept: less memory, a third more
+    time."""
 
 
 @dataclass(frozen=True)

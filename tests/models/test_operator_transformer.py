@@ -3,14 +3,17 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn import FunctionalAttention, OperatorTransformer
-from funcattn.nn import FourierBasis, LatticeDistances, Stencil
+from funcattn.models import Encoded
+from funcattn.nn import FourierBasis, LatticeDistances, Stencil, chunked
 
 WIDTH = 8
 SMALL = partial(FunctionalAttention, heads=2, bases=5)
@@ -439,3 +442,198 @@ class TestErrors:
         mask = torch.tensor([[True], [False]]).expand(2, 12)
         with pytest.raises(ValueError, match="every point is masked"):
             made()(self.POSITIONS, self.VALUES, mask=mask)
+
+
+class TestEncodeOnceQueryAnywhere:
+    LOCAL = ("plain", "maps at points", "shared basis", "fourier", "lattice", "time", "wide mlp")
+
+    @staticmethod
+    def inputs(model: OperatorTransformer, generator: torch.Generator) -> dict[str, Tensor]:
+        inputs = {
+            "positions": uniform(2, 37, 2, generator=generator),
+            "values": uniform(2, 37, 1, generator=generator),
+            "weights": uniform(2, 37, generator=generator),
+        }
+        if model.time is not None:
+            inputs["time"] = uniform(2, generator=generator)
+        return inputs
+
+    @pytest.mark.parametrize("chunk", [1000, 5])
+    @pytest.mark.parametrize("masked", [False, True], ids=["all points", "masked"])
+    @pytest.mark.parametrize("name", LOCAL)
+    def test_at_its_own_points_a_query_is_the_forward(
+        self, name: str, masked: bool, chunk: int, generator: torch.Generator
+    ) -> None:
+        model = MODELS[name]()
+        inputs = self.inputs(model, generator)
+        where = {key: inputs[key] for key in ("positions", "values")}
+        if masked:
+            inputs["mask"] = where["mask"] = torch.rand(2, 37, generator=generator) < 0.7
+            for key in ("positions", "values", "weights"):
+                inputs[key][~inputs["mask"]] = NAN
+        with torch.no_grad():
+            encoded = model.encode(**inputs)
+            assert_equal_to_rounding(model.query(encoded, **where, chunk=chunk), model(**inputs))
+
+    @pytest.mark.parametrize("name", LOCAL)
+    def test_further_points_cost_themselves_alone_and_change_nothing(
+        self, name: str, generator: torch.Generator
+    ) -> None:
+        """They see what points of no weight would see in the forward."""
+        model = MODELS[name]()
+        inputs = self.inputs(model, generator)
+        others = {"positions": (2, 11, 2), "values": (2, 11, 1)}
+        more = {key: uniform(*shape, generator=generator) for key, shape in others.items()}
+        more["weights"] = torch.zeros(2, 11, dtype=torch.float64)
+        together = inputs | {key: torch.cat([inputs[key], more[key]], 1) for key in more}
+        encoded = model.encode(**inputs)
+        queried = model.query(encoded, more["positions"], more["values"])
+        torch.testing.assert_close(queried, model(**together)[:, 37:], rtol=0, atol=1e-11)
+
+    def test_gradients_go_through_both_halves(self, generator: torch.Generator) -> None:
+        model = made()
+        inputs = self.inputs(model, generator)
+        inputs["positions"].requires_grad_()
+        along = uniform(2, 37, 1, generator=generator)
+        wanted = [inputs["positions"], *model.parameters()]
+        halves = model.query(model.encode(**inputs), inputs["positions"], inputs["values"])
+        ours = torch.autograd.grad((halves * along).sum(), wanted)
+        theirs = torch.autograd.grad((model(**inputs) * along).sum(), wanted)
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+
+    def test_no_points_get_no_fields(self, generator: torch.Generator) -> None:
+        model = made()
+        encoded = model.encode(**self.inputs(model, generator))
+        empty = torch.zeros(2, 0, 2).double(), torch.zeros(2, 0, 1).double()
+        assert model.query(encoded, *empty).shape == (2, 0, 1)
+
+    def test_what_was_saved_answers_as_before(
+        self, generator: torch.Generator, tmp_path: Path
+    ) -> None:
+        for name in ("time", "fourier"):  # the second has complex coefficients
+            model = MODELS[name]()
+            inputs = self.inputs(model, generator)
+            encoded = model.encode(**inputs)
+            encoded.save(tmp_path / "mesh.safetensors")
+            again = Encoded.load(str(tmp_path / "mesh.safetensors"))
+            where = inputs["positions"], inputs["values"]
+            assert torch.equal(model.query(again, *where), model.query(encoded, *where))
+        assert [path.name for path in tmp_path.iterdir()] == ["mesh.safetensors"]
+
+    def test_files_of_another_kind_are_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "text").write_text("no tensors")
+        with pytest.raises(ValueError, match=r"text: expected a file of Encoded\.save"):
+            Encoded.load(tmp_path / "text")
+        save_file({"weight": torch.zeros(3)}, tmp_path / "weights")
+        with pytest.raises(ValueError, match="got tensors of another kind: weight"):
+            Encoded.load(tmp_path / "weights")
+        with pytest.raises(FileNotFoundError):
+            Encoded.load(tmp_path / "nowhere")
+
+    def test_what_does_not_fit_is_refused(self, generator: torch.Generator) -> None:
+        model = made()
+        inputs = self.inputs(model, generator)
+        encoded = model.encode(**inputs)
+        where = inputs["positions"], inputs["values"]
+        with pytest.raises(ValueError, match="expected the coefficients of 3 layers, got 2"):
+            made(layers=3).query(encoded, *where)
+        with pytest.raises(ValueError, match=r"each of the 2 samples that were encoded, got .* 1"):
+            model.query(encoded, *(x[:1] for x in where))
+        with pytest.raises(ValueError, match="time: expected"):
+            made(time=True).query(encoded, *where)
+        with pytest.raises(ValueError, match="chunk: expected a number of points, got 0"):
+            model.query(encoded, *where, chunk=0)
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [("softmax rival", "got SoftmaxAttention"), ("stencils", "that point alone, got Stencil")],
+    )
+    def test_layers_that_cannot_be_encoded_are_named(
+        self, name: str, said: str, generator: torch.Generator
+    ) -> None:
+        model = MODELS[name]()
+        with pytest.raises(ValueError, match=said):
+            model.encode(**self.inputs(model, generator))
+
+
+class TestCheckpointedBlocks:
+    @staticmethod
+    def gradients(
+        name: str, checkpoint: bool, generator: torch.Generator, **options: object
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The output and the gradients of a model in training, with the same draws of dropout."""
+        model = MODELS[name]() if name else made(**options)
+        model.checkpoint = checkpoint
+        model.train()
+        generator.manual_seed(1)
+        inputs = TestEveryModel.inputs(model, generator)
+        wanted = [inputs["positions"].requires_grad_(), *model.parameters()]
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            out = model(**inputs, grid=(4, 5), mask=torch.rand(3, 20, generator=generator) < 0.8)
+            loss = (out * uniform(3, 20, 1, generator=generator)).sum()
+            return out, list(torch.autograd.grad(loss, wanted))
+
+    @pytest.mark.parametrize("name", MODELS)
+    def test_gradients_are_the_same(self, name: str, generator: torch.Generator) -> None:
+        out, gradients = self.gradients(name, True, generator)
+        plain, expected = self.gradients(name, False, generator)
+        assert torch.equal(out, plain)
+        for ours, theirs in zip(gradients, expected, strict=True):
+            assert torch.equal(ours, theirs)
+
+    def test_dropout_draws_the_same_masks_again(self, generator: torch.Generator) -> None:
+        options = {"dropout": 0.5, "attention": partial(SMALL, dropout=0.5)}
+        out, gradients = self.gradients("", True, generator, **options)
+        plain, expected = self.gradients("", False, generator, **options)
+        assert torch.equal(out, plain)
+        assert not torch.equal(out, self.gradients("", False, generator)[0])
+        for ours, theirs in zip(gradients, expected, strict=True):
+            assert torch.equal(ours, theirs)
+
+    def test_the_choice_of_execution_does_not_depend_on_the_memory_that_is_left(
+        self, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else the repeated call would keep other tensors than the first one said it would."""
+        monkeypatch.setattr(chunked, "_SMALL_STORE", 0)
+        free = itertools.cycle([2**50, 0])
+        monkeypatch.setattr(chunked, "available_bytes", lambda _: next(free))
+        _, gradients = self.gradients("", True, generator)
+        _, expected = self.gradients("", False, generator)
+        for ours, theirs in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+    def test_blocks_run_twice_in_training_and_once_otherwise(
+        self, generator: torch.Generator
+    ) -> None:
+        model = made(checkpoint=True)
+        calls: list[int] = []
+        model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
+        inputs = TestEveryModel.inputs(model, generator)
+        model(**inputs).sum().backward()
+        assert len(calls) == 2
+        model.eval()(**inputs).sum().backward()
+        assert len(calls) == 3
+        with torch.no_grad():
+            model.train()(**inputs)
+        assert len(calls) == 4
+
+    def test_only_the_inputs_of_blocks_are_kept(self, generator: torch.Generator) -> None:
+        """Saved for the gradient of each block more: its input, n c numbers."""
+
+        def saved(layers: int) -> int:
+            model = made(layers=layers, checkpoint=True)
+            inputs = TestEveryModel.inputs(model, generator)
+            kept: dict[int, int] = {}
+
+            def pack(tensor: Tensor) -> Tensor:
+                if tensor.numel() >= 20 and not isinstance(tensor, nn.Parameter):
+                    kept[tensor.data_ptr()] = tensor.numel()
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+                model(**inputs)
+            return sum(kept.values())
+
+        assert saved(5) - saved(3) <= 2 * 3 * 20 * WIDTH

@@ -122,7 +122,7 @@ def test_chunks_of_any_size_give_the_same(values: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("points", "size", "lengths"),
-    [(0, 4, []), (1, 4, [1]), (8, 4, [4, 4]), (9, 4, [3, 3, 3]), (11, 4, [3, 4, 4])],
+    [(0, 4, []), (1, 4, [1]), (7, 4, [7]), (9, 4, [4, 5]), (14, 4, [4, 5, 5])],
 )
 def test_chunks_are_nearly_equal_and_cover_all(points: int, size: int, lengths: list[int]) -> None:
     slices = list(chunked.chunks(points, size))

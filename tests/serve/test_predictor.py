@@ -12,10 +12,15 @@ import torch
 
 import funcattn
 from funcattn.data import StackedSamples, Store, collate, grid_positions, trapezoid_weights
+from funcattn.models import Encoded
 from funcattn.serve import Predictor, load
+from funcattn.serve import predictor as predictor_module
 from funcattn.serve.predictor import OutsideTrainingWarning
 from funcattn.settings import changed
+from funcattn.tasks import Task
 from funcattn.tasks.darcy import Darcy
+from funcattn.tasks.navier_stokes import NavierStokes
+from funcattn.tasks.plasticity import Plasticity
 from funcattn.training import run as run_module
 from funcattn.training.checkpoint import CheckpointError, restore_model
 from funcattn.training.loop import best_checkpoint
@@ -255,3 +260,124 @@ def test_what_is_no_run_or_has_no_weights_is_refused(run: Path, tmp_path: Path) 
     (tmp_path / "settings.json").write_text((run / "settings.json").read_text())
     with pytest.raises(CheckpointError, match="has no trained weights yet"):
         load(tmp_path)
+
+
+def test_a_query_at_the_points_of_the_mesh_is_the_prediction(
+    free: Predictor, arrays: dict[str, Any]
+) -> None:
+    expected = free.predict(**arrays)
+    encoded = free.encode(**arrays)
+    where = arrays["positions"], arrays["values"]
+    out = free.query(encoded, *where)
+    assert isinstance(out, np.ndarray)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-7)
+    # Some of the points, in another order, are answered as they were.
+    np.testing.assert_allclose(
+        free.query(encoded, *(array[:, 50:2:-3] for array in where)),
+        expected[:, 50:2:-3],
+        rtol=1e-5,
+        atol=1e-7,
+    )
+
+
+def test_one_mesh_is_encoded_and_queried_without_a_batch_axis(
+    free: Predictor, arrays: dict[str, Any], tmp_path: Path
+) -> None:
+    one = {name: array[1] for name, array in arrays.items()}
+    free.encode(**one).save(tmp_path / "mesh.safetensors")
+    encoded = Encoded.load(tmp_path / "mesh.safetensors")
+    where = torch.from_numpy(one["positions"][:7]), torch.from_numpy(one["values"][:7])
+    out = free.query(encoded, *where)
+    assert isinstance(out, torch.Tensor)
+    np.testing.assert_allclose(out, free.predict(**one)[:7], rtol=1e-5, atol=1e-7)
+
+
+def test_a_mesh_that_another_network_has_encoded_is_refused(
+    free: Predictor, arrays: dict[str, Any], points_run: Path
+) -> None:
+    encoded = free.encode(**arrays)
+    where = arrays["positions"], arrays["values"]
+    load(points_run).query(encoded, *where)  # the same weights
+    other = load(points_run)
+    with torch.no_grad():
+        next(other.surrogate.parameters()).add_(1e-6)
+    with pytest.raises(ValueError, match="got one of other weights; encode it again"):
+        other.query(encoded, *where)
+
+
+@pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
+def test_a_streamed_mesh_is_predicted_as_ever(
+    free: Predictor, arrays: dict[str, Any], tmp_path: Path, disk: bool
+) -> None:
+    one = {name: array[2] for name, array in arrays.items()}
+    encoded = free.predict_streamed(
+        **one, out=tmp_path / "out.npy", scratch=tmp_path if disk else None, chunk=10
+    )
+    expected = free.predict(**one)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=1e-5, atol=1e-7)
+    out = free.query(encoded, one["positions"][:3], one["values"][:3])
+    np.testing.assert_allclose(out, expected[:3], rtol=1e-5, atol=1e-7)
+
+
+def test_a_streamed_mesh_is_warned_about_as_ever(
+    free: Predictor, arrays: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor_module, "_SCANNED", 10)
+    one = {name: array[2] for name, array in arrays.items()}
+    free.predict_streamed(**one, out=None)
+    one["values"] = np.where(np.arange(N)[:, None] == 35, 24, one["values"])
+    told = r"values, channel 0: the network was trained on 3 to 12 and is asked at 3 to 24"
+    with pytest.warns(OutsideTrainingWarning, match=told):
+        free.predict_streamed(**one, out=None)
+
+
+@pytest.mark.usefixtures("as_a_user")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positions": np.zeros((N, 3))}, r"positions: expected numbers \(n, 2\), got \(81, 3\)"),
+        ({"values": np.full((N, 1), "12")}, "values: expected numbers"),
+        ({"values": np.where(np.arange(N)[:, None] == 5, np.nan, 3)}, "values: expected finite"),
+        ({"values": np.full((N, 1), 1e300)}, "values: expected finite numbers"),
+        ({"values": None}, r"values: expected \(1, 81, 1\), got None"),
+        ({"positions": np.zeros((0, 2))}, "positions: expected at least one point"),
+        ({"time": 0.5}, "time: expected none for darcy, got 0.5"),
+    ],
+)
+def test_a_stream_that_does_not_fit_is_refused_in_words(
+    free: Predictor, arrays: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    one = {name: array[0] for name, array in arrays.items()}
+    with pytest.raises(ValueError, match=said):
+        free.predict_streamed(**(one | {"out": None} | changes))
+
+
+def test_networks_that_cannot_be_encoded_say_so(
+    predictor: Predictor, arrays: dict[str, Any], free: Predictor
+) -> None:
+    with pytest.raises(ValueError, match="depend on that point alone, got Stencil"):
+        predictor.encode(**arrays)
+    free.surrogate.network = torch.nn.Identity()
+    with pytest.raises(ValueError, match=r"expected an OperatorTransformer, .* got Identity"):
+        free.encode(**arrays)
+
+
+def test_tasks_in_time_are_encoded_at_a_time_or_not_at_all() -> None:
+    rng = np.random.default_rng(0)
+
+    def untrained(task: type[Task]) -> Predictor:
+        settings = changed(task.defaults("smoke", "modern"), {"network": {"reach": None}})
+        made = Predictor(task(settings), build_surrogate(task(settings)))
+        made.surrogate.position_range[1] = made.surrogate.value_range[1] = 1
+        return made
+
+    plasticity = untrained(Plasticity)
+    mesh = rng.random((1, 30, 2)), rng.random((1, 30, Plasticity.inputs))
+    frames = plasticity.predict(*mesh)
+    last = plasticity.query(plasticity.encode(*mesh, time=1.0), *mesh)
+    np.testing.assert_allclose(last, frames[:, :, -1], rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="time: expected a number from 0 to 1 for plasticity"):
+        plasticity.encode(*mesh)
+    flow = untrained(NavierStokes)
+    with pytest.raises(ValueError, match="got navier_stokes, where frame follows frame"):
+        flow.encode(rng.random((1, 30, 2)), rng.random((1, 30, NavierStokes.inputs)))

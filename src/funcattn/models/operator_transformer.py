@@ -7,15 +7,19 @@ fields. Nothing here knows a resolution, so the same network takes any number of
 Axes: b batch, n point, s space dimension, i input channel, o output channel, c width.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Inexact
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+from torch.utils.checkpoint import checkpoint as recomputed
 
+from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
 from funcattn.nn import FunctionalAttention, RawPositions, TimeEmbedding
+from funcattn.nn.chunked import computed_again
 from funcattn.nn.feature_maps import linear
 from funcattn.ops.checks import check_batch, check_point_weights
 
@@ -37,6 +41,27 @@ class SharesBasis(Protocol):
 
     def share_basis_with(self, other: Any, /) -> None:
         """Use the basis modules of `other` from now on."""
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """A layer in halves: what a mesh says, in coefficients, and what any point reads of them."""
+
+    def encode(
+        self, x: Tensor, /, *, positions: Tensor, mask: Tensor | None, weights: Tensor | None
+    ) -> Tensor:
+        """The coefficients, from all points."""
+
+    def sums(
+        self, x: Tensor, /, *, positions: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """What some points add to the sums over all."""
+
+    def coefficients(self, sums: Sequence[Tensor], /) -> Tensor:
+        """The coefficients, from the sums over all points."""
+
+    def read(self, x: Tensor, coefficients: Tensor, /, *, positions: Tensor) -> Tensor:
+        """The layer's value at any points."""
 
 
 class Mlp(nn.Module):
@@ -75,6 +100,49 @@ class Block(nn.Module):
         )
         return x + self.mlp(self.mlp_norm(x))
 
+    def encode(
+        self,
+        x: Float[Tensor, "b n c"],
+        *,
+        positions: Tensor,
+        mask: Tensor | None,
+        weights: Tensor | None,
+    ) -> Inexact[Tensor, "b h g e"]:
+        """What the attention has to say to any point, as coefficients."""
+        return self._attention().encode(
+            self.attention_norm(x), positions=positions, mask=mask, weights=weights
+        )
+
+    def sums(
+        self, x: Float[Tensor, "b n c"], *, positions: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """What these points of a mesh add to the sums that make the coefficients."""
+        return self._attention().sums(self.attention_norm(x), positions=positions, weights=weights)
+
+    def coefficients(self, sums: Sequence[Tensor]) -> Inexact[Tensor, "b h g e"]:
+        """What `encode` returns, from the sums over all points."""
+        return self._attention().coefficients(sums)
+
+    def read(
+        self,
+        x: Float[Tensor, "b n c"],
+        coefficients: Inexact[Tensor, "b h g e"],
+        *,
+        positions: Tensor,
+    ) -> Float[Tensor, "b n c"]:
+        """As `forward`, from the coefficients of a mesh; each point by itself."""
+        x = x + self._attention().read(self.attention_norm(x), coefficients, positions=positions)
+        return x + self.mlp(self.mlp_norm(x))
+
+    def _attention(self) -> "Encodes":
+        if not isinstance(self.attention, Encodes):
+            raise ValueError(
+                "encode: expected attention that points can read from a few coefficients, as "
+                f"FunctionalAttention, got {type(self.attention).__name__}; call the network on "
+                "all points at once"
+            )
+        return self.attention
+
 
 class OperatorTransformer(nn.Module):
     """A network from fields on points to fields on the same points.
@@ -88,6 +156,12 @@ class OperatorTransformer(nn.Module):
     encoding: a module that turns positions into features, with a `channels` attribute; default: the
         coordinates (`RawPositions`).
     time: the call takes a time for each sample.
+    checkpoint: in training, blocks are computed again for the gradient instead of kept: of each
+        only its input stays in memory, for a third more time.
+
+    Where every layer reads the mesh through coefficients (functional attention with a learned or
+    Fourier basis and point-wise features does), `encode` keeps these, and `query` gives the fields
+    at any further points for the cost of those points alone.
 
     >>> import torch
     >>> from functools import partial
@@ -98,6 +172,9 @@ class OperatorTransformer(nn.Module):
     ... )
     >>> model(torch.rand(3, 500, 2), torch.randn(3, 500, 1)).shape
     torch.Size([3, 500, 1])
+    >>> encoded = model.encode(torch.rand(1, 500, 2), torch.randn(1, 500, 1))
+    >>> model.query(encoded, torch.rand(1, 7, 2), torch.randn(1, 7, 1)).shape
+    torch.Size([1, 7, 1])
     """
 
     def __init__(
@@ -114,9 +191,11 @@ class OperatorTransformer(nn.Module):
         encoding: Encoding | None = None,
         time: bool = False,
         dropout: float = 0.0,
+        checkpoint: bool = False,
     ) -> None:
         super().__init__()
-        self.space, self.inputs = space, inputs
+        self.space, self.inputs, self.outputs = space, inputs, outputs
+        self.width, self.checkpoint = width, checkpoint
         self.encoding: Encoding = RawPositions(space) if encoding is None else encoding
         self.lift = Mlp(self.encoding.channels + inputs, 2 * width, width)
         self.time = TimeEmbedding(width) if time else None
@@ -148,24 +227,101 @@ class OperatorTransformer(nn.Module):
         grid: axis lengths where the points form a grid, row-major. mask: True at real points; what
         stands at the others is never looked at. weights: quadrature weights or cell volumes.
         """
-        self._check(positions, values, time)
-        check_point_weights(None, mask, positions.shape[1])
-        check_batch(len(positions), mask=mask, weights=weights)
-        if mask is not None:
-            padding = ~mask.unsqueeze(-1)
-            positions = positions.masked_fill(padding, 0)
-            values = None if values is None else values.masked_fill(padding, 0)
-            weights = None if weights is None else weights.masked_fill(~mask, 0)
+        self.check(positions, values, time)
+        check_point_weights(None, mask, positions.shape[1], shard=True)
+        check_batch(positions.shape[0], mask=mask, weights=weights)
+        positions, values, weights = _without_padding(positions, values, weights, mask)
+        x = self.lifted(positions, values, time)
+        again = self.checkpoint and self.training and torch.is_grad_enabled()
+        for block in self.blocks:
+            call = partial(recomputed, _again, block, use_reentrant=False) if again else block
+            x = call(x, positions=positions, grid=grid, mask=mask, weights=weights)
+        out = self.headed(x)
+        return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+
+    def encode(
+        self,
+        positions: Float[Tensor, "b n s"],
+        values: Float[Tensor, "b n i"] | None = None,
+        *,
+        time: Float[Tensor, " b"] | None = None,
+        mask: Bool[Tensor, "b n"] | None = None,
+        weights: Float[Tensor, "b n"] | None = None,
+    ) -> Encoded:
+        """All that the points of a mesh have to say to any point, for `query`.
+
+        `query(encode(positions, values), positions, values)` is `forward(positions, values)`.
+        """
+        self.check(positions, values, time)
+        check_point_weights(None, mask, positions.shape[1], shard=True)
+        check_batch(positions.shape[0], mask=mask, weights=weights)
+        positions, values, weights = _without_padding(positions, values, weights, mask)
+        x = self.lifted(positions, values, time)
+        kept: list[Tensor] = []
+        for layer, block in enumerate(self.stack):
+            if layer:
+                x = self.stack[layer - 1].read(x, kept[-1], positions=positions)
+            kept.append(block.encode(x, positions=positions, mask=mask, weights=weights))
+        return Encoded(tuple(kept), time)
+
+    def query(
+        self,
+        encoded: Encoded,
+        positions: Float[Tensor, "b n s"],
+        values: Float[Tensor, "b n i"] | None = None,
+        *,
+        mask: Bool[Tensor, "b n"] | None = None,
+        chunk: int = POINTS_AT_ONCE,
+    ) -> Float[Tensor, "b n o"]:
+        """The output fields of an encoded mesh at any points, at its time; 0 at masked points.
+
+        Each point by itself, `chunk` points of each sample at once, so that memory is small for any
+        number of them.
+        """
+        encoded.check(len(self.blocks), len(positions))
+        self.check(positions, values, encoded.time)
+        check_point_weights(None, mask, positions.shape[1], shard=True)
+        positions, values, _ = _without_padding(positions, values, None, mask)
+        parts = []
+        for rows in rows_of(positions.shape[1], chunk):
+            here = positions[:, rows]
+            x = self.lifted(here, None if values is None else values[:, rows], encoded.time)
+            parts.append(self.headed(self.read(x, encoded.coefficients, here)))
+        out = torch.cat(parts, 1)
+        return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+
+    @property
+    def stack(self) -> list[Block]:
+        """The blocks, in their order."""
+        return cast("list[Block]", list(self.blocks))
+
+    def lifted(
+        self,
+        positions: Float[Tensor, "b n s"],
+        values: Float[Tensor, "b n i"] | None,
+        time: Float[Tensor, " b"] | None,
+    ) -> Float[Tensor, "b n c"]:
+        """The features before the first block, each point by itself."""
         features = self.encoding(positions)
         x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
-        if self.time is not None:
-            x = x + self.time(time).unsqueeze(1)
-        for block in self.blocks:
-            x = block(x, positions=positions, grid=grid, mask=mask, weights=weights)
-        out = self.head(self.head_norm(x))
-        return out if mask is None else out.masked_fill(padding, 0)
+        return x if self.time is None else x + self.time(time).unsqueeze(1)
 
-    def _check(self, positions: Tensor, values: Tensor | None, time: Tensor | None) -> None:
+    def read(
+        self,
+        x: Float[Tensor, "b n c"],
+        coefficients: Sequence[Tensor],
+        positions: Float[Tensor, "b n s"],
+    ) -> Float[Tensor, "b n c"]:
+        """The features after the first blocks, whose coefficients are given."""
+        for block, kept in zip(self.stack, coefficients, strict=False):
+            x = block.read(x, kept, positions=positions)
+        return x
+
+    def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
+        """The output fields from the features after the last block, each point by itself."""
+        return self.head(self.head_norm(x))
+
+    def check(self, positions: Tensor, values: Tensor | None, time: Tensor | None) -> None:
         """Shapes at the door, in words."""
         if positions.ndim != 3 or positions.shape[-1] != self.space:
             raise ValueError(
@@ -185,3 +341,25 @@ class OperatorTransformer(nn.Module):
                 f"time: expected {wanted}, as the model was built with "
                 f"time={self.time is not None}, got {got}"
             )
+
+
+def _again(block: Block, x: Tensor, **points: Any) -> Tensor:
+    """A block whose call is repeated for the gradient."""
+    if torch.compiler.is_compiling():
+        return block(x, **points)
+    with computed_again():
+        return block(x, **points)
+
+
+def _without_padding(
+    positions: Tensor, values: Tensor | None, weights: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The same with 0 at masked points, whatever stood there."""
+    if mask is None:
+        return positions, values, weights
+    padding = ~mask.unsqueeze(-1)
+    return (
+        positions.masked_fill(padding, 0),
+        None if values is None else values.masked_fill(padding, 0),
+        None if weights is None else weights.masked_fill(~mask, 0),
+    )

@@ -28,8 +28,12 @@ from funcattn.models.operator_transformer import OperatorTransformer
 from funcattn.nn import (
     ConvexRidge,
     FeatureMap,
+    FourierBasis,
     FunctionalAttention,
+    GridFourierBasis,
     LatticeDistances,
+    LearnedBasis,
+    OrthonormalBasis,
     Pointwise,
     Stencil,
 )
@@ -47,6 +51,7 @@ from funcattn.nn.rivals import (
     SoftmaxAttention,
     TransolverAttention,
 )
+from funcattn.ops import ProjectionName
 from funcattn.settings import NetworkSettings, Profile
 
 
@@ -141,13 +146,41 @@ def _features(settings: NetworkSettings, shape: Shape) -> FeatureMap:
     return partial(Stencil, reach=settings.reach, dims=shape.space, periodic=shape.periodic)
 
 
+def _orthonormal(settings: NetworkSettings, shape: Shape) -> nn.Module:
+    features = _features(settings, shape)
+    return OrthonormalBasis(
+        LearnedBasis(settings.width, settings.heads, settings.bases, features=features)
+    )
+
+
+def _fourier(settings: NetworkSettings, shape: Shape) -> nn.Module:
+    # 2 m + 1 waves an axis, whose product comes near the number of bases.
+    modes = max(round((settings.bases ** (1 / shape.space) - 1) / 2), 1)
+    if shape.grid:
+        return GridFourierBasis((modes,) * shape.space)
+    return FourierBasis((modes,) * shape.space, lower=shape.lower, upper=shape.upper)
+
+
+_BASES: dict[str, Callable[[NetworkSettings, Shape], nn.Module | None]] = {
+    "learned": lambda settings, shape: None,  # noqa: ARG005  # the layer's own
+    "orthonormal": _orthonormal,
+    "fourier": _fourier,
+}
+
+
 def _functional_attention(settings: NetworkSettings, shape: Shape) -> OperatorTransformer:
+    projection: ProjectionName = settings.projection
+    if settings.basis != "learned" and projection == "average":
+        projection = "inner_product"
+
     def attention(width: int) -> FunctionalAttention:
         return FunctionalAttention(
             width,
             settings.heads,
             settings.bases,
+            basis=_BASES[settings.basis](settings, shape),
             features=_features(settings, shape),
+            projection=projection,
             ridge=ConvexRidge(settings.ridge),
             dropout=settings.dropout,
         )
@@ -216,6 +249,7 @@ def _transformer(
         encoding=encoding,
         time=shape.time,
         dropout=settings.dropout,
+        checkpoint=settings.checkpoint,
     )
 
 

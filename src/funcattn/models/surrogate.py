@@ -5,6 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from funcattn.models.encoded import Encoded
+from funcattn.models.operator_transformer import OperatorTransformer
 from funcattn.nn import Normaliser
 
 
@@ -53,12 +55,53 @@ class Surrogate(nn.Module):
         **points: object,
     ) -> Tensor:
         """The output fields, in real units; 0 at masked points."""
-        if values is not None and self.input_normaliser is not None:
-            values = self.input_normaliser(values)
-        out: Tensor = self.network(positions, values, mask=mask, **points)
-        if self.output_normaliser is not None:
-            out = self.output_normaliser.inverse(out)
+        out = self.in_units(self.network(positions, self.normalised(values), mask=mask, **points))
         return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+
+    def encode(
+        self,
+        positions: Tensor,
+        values: Tensor | None = None,
+        *,
+        time: Tensor | None = None,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Encoded:
+        """All that a mesh has to say to any point, for `query`; see `OperatorTransformer`."""
+        values = self.normalised(values)
+        return self.transformer().encode(positions, values, time=time, mask=mask, weights=weights)
+
+    def query(
+        self,
+        encoded: Encoded,
+        positions: Tensor,
+        values: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The output fields of an encoded mesh at any points, in real units; 0 at masked points."""
+        values = self.normalised(values)
+        out = self.in_units(self.transformer().query(encoded, positions, values, mask=mask))
+        return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+
+    def normalised(self, values: Tensor | None) -> Tensor | None:
+        """Input values as the network wants them."""
+        if values is None or self.input_normaliser is None:
+            return values
+        return self.input_normaliser(values)
+
+    def in_units(self, out: Tensor) -> Tensor:
+        """What the network gives, in real units."""
+        return out if self.output_normaliser is None else self.output_normaliser.inverse(out)
+
+    def transformer(self) -> OperatorTransformer:
+        """The network, where it is of the kind that can be encoded."""
+        if not isinstance(self.network, OperatorTransformer):
+            raise ValueError(
+                "encode: expected an OperatorTransformer, whose layers read a mesh through "
+                f"coefficients, got {type(self.network).__name__}; call it on all points at once"
+            )
+        return self.network
 
 
 def _range(fields: list[Tensor]) -> Tensor:

@@ -1,6 +1,6 @@
 """The functional attention layer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -36,6 +36,7 @@ from funcattn.ops.checks import check_finite
 from funcattn.ops.chunked import Gathered
 from funcattn.ops.linalg import at_least_float32, full_precision
 from funcattn.ops.projections import chosen_projection
+from funcattn.ops.sharding import Ranks, sum_together
 
 NOT_LOCAL = (Stencil, GridConvolution, OrthonormalBasis, GridFourierBasis)
 """Modules that look at other points than the one they give a value for."""
@@ -99,6 +100,8 @@ class FunctionalAttention(nn.Module):
                 f"execution: expected one of {', '.join(get_args(Execution))}, got {execution!r}"
             )
         self.execution = execution
+        self.ranks: Ranks | None = None
+        """Over which the points are spread; set by `funcattn.spread_points`."""
         self.to_query: nn.Module
         self.to_key: nn.Module
         self.to_value: nn.Module
@@ -195,6 +198,8 @@ class FunctionalAttention(nn.Module):
     def coefficients(self, sums: Sequence[Tensor]) -> Inexact[Tensor, "b h g e"]:
         """What `encode` returns, from `sums` over all points of a mesh."""
         projection = chosen_projection(self.projection)
+        if self.ranks is not None:
+            sums = sum_together(sums, self.ranks.group)
         of_query = projection.coefficients(sums[0], sums[1])
         if self.key_basis is self.basis:
             return self._transported(of_query)
@@ -231,7 +236,8 @@ class FunctionalAttention(nn.Module):
         """What `encode` has kept, as the points of x see it; these may be any others."""
         self._check_local()
         here = Points(positions, None, mask, None)
-        if self._is_chunked(x, here):
+        # The second pass leaves its gradient to that of a first one, which there is not.
+        if not torch.is_grad_enabled() and self._is_chunked(x, here):
             given = prepared(self, x, here)
             gathered = Gathered(given.x, given.maps, None, None)
             return self.dropout(values_at_points(self, gathered, coefficients, here))
@@ -276,10 +282,10 @@ class FunctionalAttention(nn.Module):
         there: Points,
     ) -> tuple[Basis, Tensor, Points]:
         """The query basis, its coefficients of the result, and the points to lift them to."""
-        of_queries = projector(query_basis, self.projection, weights=here.weights, mask=here.mask)
+        of_queries = self._projector(query_basis, x, here)
         of_keys = of_queries
         if there is not here or key_basis is not query_basis:
-            of_keys = projector(key_basis, self.projection, weights=there.weights, mask=there.mask)
+            of_keys = self._projector(key_basis, source, there)
         if self.maps == "points":
             moved = self._moved(
                 of_queries(split_heads(self.to_query(x, here), self.heads)),
@@ -301,13 +307,26 @@ class FunctionalAttention(nn.Module):
         )
         return query_basis, moved, here
 
+    def _projector(self, basis: Basis, x: Tensor, points: Points) -> Callable[[Tensor], Tensor]:
+        """The projection of fields at the points of x, by sums over all ranks that have points."""
+        if self.ranks is None:
+            return projector(basis, self.projection, weights=points.weights, mask=points.mask)
+        # One number for every sample, so that sums have one shape on all ranks, also where some of
+        # them have weights or masks and others none.
+        weights = x.new_ones(()) if points.weights is None else points.weights
+        weights = weights.expand(x.shape[:2])
+        group = self.ranks.group
+        return projector(basis, self.projection, weights=weights, mask=points.mask, group=group)
+
     def _transported(self, coefficients: Tensor) -> Tensor:
         """Transport between points and themselves, from the coefficients of their field or, with
         maps at the points, from those of queries, keys and values side by side."""
         if self.maps == "points":
             return self._moved(*coefficients.chunk(3, -1))
-        layers = (self.to_query, self.to_key, self.to_value)
-        return self._moved(*(_mapped(coefficients, layer) for layer in layers))
+        # One product for the three maps.
+        maps = [_weight(layer) for layer in (self.to_query, self.to_key, self.to_value)]
+        weight = torch.cat(maps).to(coefficients.dtype)
+        return self._moved(*(coefficients @ weight.mT).chunk(3, -1))
 
     def _moved(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         ridge = self.ridge() if isinstance(self.ridge, nn.Module) else self.ridge
@@ -339,10 +358,17 @@ class FunctionalAttention(nn.Module):
 
 def _mapped(coefficients: Tensor, layer: nn.Module) -> Tensor:
     """A linear map of coefficients, which may be complex or longer than the layer's dtype."""
-    weight = layer.get_parameter("weight")
-    return coefficients @ weight.mT.to(coefficients.dtype)
+    return coefficients @ _weight(layer).mT.to(coefficients.dtype)
+
+
+def _weight(layer: nn.Module) -> Tensor:
+    assert isinstance(layer.weight, Tensor)
+    return layer.weight
 
 
 def _as_tensors(moments: Tensor, statistic: Tensor | float) -> tuple[Tensor, Tensor]:
     """Both as tensors, so that those of several parts of a mesh can be added."""
-    return moments, torch.as_tensor(statistic, dtype=moments.dtype.to_real(), device=moments.device)
+    if not isinstance(statistic, Tensor):
+        # A count of points, which may have more digits than single precision.
+        statistic = torch.tensor(statistic, dtype=torch.float64, device=moments.device)
+    return moments, statistic

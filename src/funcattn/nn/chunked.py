@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +19,12 @@ from torch.autograd import forward_ad
 from funcattn.nn.bases import LearnedBasis
 from funcattn.nn.feature_maps import Pointwise
 from funcattn.nn.points import Points
-from funcattn.ops.checks import check_batch, check_point_weights
+from funcattn.ops.checks import check_batch, check_point_weights, check_total_weight
 from funcattn.ops.chunked import Gathered, LocalMaps, gather, scatter
 from funcattn.ops.linalg import full_precision
 from funcattn.ops.memory import available_bytes
 from funcattn.ops.projections import KnowsMass, chosen_projection
+from funcattn.ops.sharding import sum_over_ranks
 
 if TYPE_CHECKING:
     from funcattn.nn.attention import FunctionalAttention
@@ -42,7 +44,7 @@ def why_not_chunked(layer: "FunctionalAttention", x: Tensor, points: Points) -> 
     basis = layer.basis
     if type(basis) is not LearnedBasis or layer.key_basis is not basis:
         return "it has another basis than one LearnedBasis"
-    if not isinstance(chosen_projection(layer.projection), KnowsMass):
+    if not _knows_mass(type(chosen_projection(layer.projection))):
         return "its projection needs more of the basis than the mass"
     if layer.maps == "points" and not all(
         isinstance(features, Pointwise) for features in (basis.features, layer.to_query)
@@ -61,9 +63,15 @@ def why_not_chunked(layer: "FunctionalAttention", x: Tensor, points: Points) -> 
     return None
 
 
+@cache
+def _knows_mass(projection: type) -> bool:
+    # Remembered: to look at a class for the methods of a protocol takes longer than to solve.
+    return issubclass(projection, KnowsMass)
+
+
 def is_to_be_stored(layer: "FunctionalAttention", x: Tensor) -> bool:
     """Whether there is memory for the basis at all points."""
-    values = x.shape[0] * x.shape[1] * (layer.heads * _learned(layer).bases + 2 * x.shape[2])
+    values = x.shape[0] * x.shape[1] * (layer.heads * _learned(layer).bases + 4 * x.shape[2])
     needed = values * x.element_size()
     if needed <= _SMALL_STORE or _computed_again.get():
         return needed <= _SMALL_STORE
@@ -127,12 +135,16 @@ def coefficients_of_points(
 ) -> tuple[Tensor, Gathered]:
     """The first pass, and the coefficients (b h g f) of the fields that the layer transports."""
     x = given.x
-    check_point_weights(points.weights, points.mask, x.shape[1])
+    shard = layer.ranks is not None
+    check_point_weights(points.weights, points.mask, x.shape[1], shard=shard)
     check_batch(len(x), weights=points.weights, mask=points.mask)
     with full_precision(x.device):
         sums, gathered = gather(
             x, given.field, given.maps, point_weights=_weights(x, points), store=store
         )
+        if layer.ranks is not None:
+            sums = sum_over_ranks(sums, layer.ranks.group)
+            check_total_weight(sums[:, :, -1].sum(-1))
         moments_and_statistic = _of_the_field(layer, given, sums)
         return chosen_projection(layer.projection).coefficients(*moments_and_statistic), gathered
 
@@ -156,8 +168,7 @@ def _of_the_field(
         moments = moments @ given.field_weight.mT
     if given.field_bias is not None:
         moments = moments + mass * given.field_bias.view(layer.heads, 1, -1)
-    projection = chosen_projection(layer.projection)
-    assert isinstance(projection, KnowsMass)
+    projection = cast("KnowsMass", chosen_projection(layer.projection))
     return moments, projection.statistic_of_mass(mass)
 
 

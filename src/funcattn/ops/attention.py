@@ -26,7 +26,13 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from funcattn.ops.checks import check_finite, show_system, values_are_visible
-from funcattn.ops.linalg import at_least_float32, full_precision, identity_like, solve_positive
+from funcattn.ops.linalg import (
+    at_least_float32,
+    full_precision,
+    identity_like,
+    real_dtype,
+    solve_positive,
+)
 from funcattn.ops.projections import Basis, Projection, ProjectionName, lift, projector
 
 Form = Literal["auto", "primal", "dual"]
@@ -216,7 +222,7 @@ def _ridge_value(
             f"ridge: expected every value {wanted}, so that the system is positive definite, got "
             f"{given.tolist()}"
         )
-    given = given.to(gram.device, gram.dtype.to_real())
+    given = given.to(gram.device, real_dtype(gram.dtype))
     return given if given.ndim == 0 else given[..., None, None]
 
 
@@ -253,4 +259,5 @@ def _check_shapes(
 
 
 def _fits(shape: tuple[int, ...], b: int, h: int) -> bool:
-    return shape[0] in (1, b) and shape[1] in (1, h)
+    # Not `in`, which cannot be compiled for a size that may change.
+    return (shape[0] == b or shape[0] == 1) and (shape[1] == h or shape[1] == 1)

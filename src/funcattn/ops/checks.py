@@ -86,8 +86,13 @@ def check_finite(**values: object) -> None:
         )
 
 
-def check_point_weights(weights: Tensor | None, mask: Tensor | None, points: int) -> None:
-    """Weights like a quadrature rule, a mask, and something left of both."""
+def check_point_weights(
+    weights: Tensor | None, mask: Tensor | None, points: int, *, shard: bool = False
+) -> None:
+    """Weights like a quadrature rule, a mask, and something left of both.
+
+    shard: these may be some of the points only, of which nothing need be left.
+    """
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(
             f"mask: expected a boolean tensor, True at real points, got {mask.dtype}; "
@@ -102,7 +107,8 @@ def check_point_weights(weights: Tensor | None, mask: Tensor | None, points: int
                 f"got {tuple(tensor.shape)}; where queries and keys live on different points, pass "
                 f"a pair `{name}=(query side, key side)`"
             )
-    if mask is not None and values_are_visible(mask) and not bool(mask.any(-1).all()):
+    visible = mask is not None and not shard and values_are_visible(mask)
+    if mask is not None and visible and not bool(mask.any(-1).all()):
         rows = (~mask.any(-1)).flatten().nonzero().flatten().tolist()
         raise ValueError(
             f"mask: every point is masked in row {rows}, so there is no function to project; "
@@ -115,6 +121,8 @@ def check_point_weights(weights: Tensor | None, mask: Tensor | None, points: int
             "weights: expected finite numbers, none of them negative, got values from "
             f"{weights.min().item():g} to {weights.max().item():g}"
         )
+    if shard:
+        return
     positive = weights > 0 if mask is None else (weights > 0) & mask
     if not bool(positive.any(-1).all()):
         raise ValueError(
@@ -123,10 +131,23 @@ def check_point_weights(weights: Tensor | None, mask: Tensor | None, points: int
         )
 
 
+def check_total_weight(total: Tensor) -> None:
+    """Something is left of the weights and masks of all shards, in every row (b ...)."""
+    if values_are_visible(total) and not bool((total > 0).all()):
+        rows = (total <= 0).flatten(1).any(1).nonzero().flatten().tolist()
+        raise ValueError(
+            f"points: no rank has one that is not masked and has a positive weight in row {rows}, "
+            "so there is no function to project; drop such samples from the batch"
+        )
+
+
 def check_batch(batch: int, **per_point: Tensor | None) -> None:
     """Weights and masks (b n) are those of as many samples as the fields have, or of one."""
     for name, tensor in per_point.items():
-        if tensor is not None and tensor.ndim == 2 and tensor.shape[0] not in (1, batch):
+        if tensor is None or tensor.ndim != 2:
+            continue
+        # Not `in`, which cannot be compiled for a size that may change.
+        if tensor.shape[0] != batch and tensor.shape[0] != 1:
             raise ValueError(
                 f"{name}: expected those of {batch} samples, got shape {tuple(tensor.shape)}"
             )

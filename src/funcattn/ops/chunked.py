@@ -55,11 +55,14 @@ class _Link:
     """What scatter's backward leaves for gather's."""
 
     gradient: Tensor | None = None
+    of_values: Tensor | None = None
+    """The gradient of the heads' values, where it was worth storing."""
     coefficients: Tensor | None = None
     out_weight: Tensor | None = None
     mask: Tensor | None = None
 
     store_is_gone: bool = False
+    values_are_gone: bool = False
     """The buffers went on to others: after one backward pass a second one has to recompute."""
 
     def give_back(self, *stored: Tensor | None) -> None:
@@ -73,7 +76,7 @@ class _Link:
     def take(self) -> "_Link":
         """What was left, no longer held here."""
         left = replace(self)
-        self.gradient = self.coefficients = self.out_weight = self.mask = None
+        self.gradient = self.of_values = self.coefficients = self.out_weight = self.mask = None
         return left
 
 
@@ -85,6 +88,8 @@ class Gathered:
     maps: LocalMaps
     basis: Tensor | None
     features: Tensor | None
+    backward: bool = False
+    """Whether a gradient will be asked for."""
     link: _Link = field(default_factory=_Link)
 
 
@@ -108,7 +113,7 @@ def gather(
     sums, basis, features = _Gather.apply(  # type: ignore[no-untyped-call]
         link, store, backward, *given, point_weights
     )
-    return sums, Gathered(x, maps, basis, features, link)
+    return sums, Gathered(x, maps, basis, features, backward, link)
 
 
 def scatter(
@@ -128,7 +133,7 @@ def scatter(
         # Of the two products the basis has the first, and it alone is met again.
         weight = weight.detach()[: g.maps.score_weight.shape[:2].numel()]
     out: Tensor = _Scatter.apply(  # type: ignore[no-untyped-call]
-        g.link, g.x, weight, g.maps.score_weight, g.maps.score_bias,
+        g.link, g.backward, g.x, weight, g.maps.score_weight, g.maps.score_bias,
         g.basis, coefficients, out_weight, out_bias, mask,
     )  # fmt: skip
     if not out.requires_grad:
@@ -137,9 +142,9 @@ def scatter(
 
 
 def chunks(points: int, size: int) -> Iterator[slice]:
-    """Slices of nearly equal lengths, none above the size."""
-    count = -(-points // size)
-    edges = [points * j // count for j in range(count + 1)] if count else [0]
+    """Slices of nearly equal lengths, at least the size and below twice that, or a single one."""
+    count = max(points // size, 1)
+    edges = [points * j // count for j in range(count + 1)] if points else [0]
     for start, stop in pairwise(edges):
         yield slice(start, stop)
 
@@ -163,7 +168,10 @@ class _Pass:
         self.score_weight, self.score_bias = score_weight, score_bias
         self.basis, self.features, self.fill = basis, features, fill
         self.heads, self.head_features, self.bases = score_weight.shape
-        self.size = min(max(x.shape[1], 1), chunk_points(x, self.heads * self.bases))
+        self.size = chunk_points(x, self.heads * self.bases)
+        if basis is not None:
+            # Where memory is spent anyway, half as many steps.
+            self.size *= 2
         self._buffers: dict[str, Tensor] = {}
 
     def __iter__(self) -> Iterator[tuple[int, slice]]:
@@ -239,10 +247,8 @@ class _Gather(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         b, n, c = x.shape
         h, _, g = score_weight.shape
-        basis = buffers.take(b * n * h * g, x).view(b, n * h * g) if store else None
-        features = None
-        if store and backward and weight is not None:
-            features = buffers.take(b * n * len(weight), x).view(b, n, len(weight))
+        basis = _room(x, h * g).view(b, n * h * g) if store else None
+        features = _room(x, len(weight)) if store and backward and weight is not None else None
         points = _Pass(x, field, weight, score_weight, score_bias, basis, features, fill=store)
         if weight is None:
             channels = c if field is None else field.shape[-1]
@@ -307,7 +313,9 @@ class _Gather(torch.autograd.Function):
             length = rows.stop - rows.start
             here = of_x[sample, rows]
             if weight is not None:
-                both = points.buffer("of_features", length, len(weight))
+                # In the place of the features, which have done their work, unless these are kept.
+                name = "features" if features is None else "of_features"
+                both = points.buffer(name, length, len(weight))
                 of_basis, of_field = both[:, :width], both[:, width:]
             elif of_given is not None:
                 of_basis, of_field = here, of_given[sample, rows]
@@ -334,6 +342,8 @@ class _Gather(torch.autograd.Function):
             elif of_given is None:
                 here += of_field
         ctx.link.give_back(*stored)
+        if link.of_values is not None:
+            buffers.give(link.of_values)
         return None, None, None, of_x, of_given, of_weight, of_score_weight, of_score_bias, None
 
 
@@ -342,6 +352,7 @@ class _Scatter(torch.autograd.Function):
     def forward(
         ctx: Any,
         link: _Link,
+        backward: bool,
         x: Tensor,
         weight: Tensor | None,
         score_weight: Tensor,
@@ -353,6 +364,9 @@ class _Scatter(torch.autograd.Function):
         mask: Tensor | None,
     ) -> Tensor:
         points = _Pass(x, None, weight, score_weight, score_bias, basis)
+        stored = None
+        if backward and basis is not None and out_weight is not None:
+            stored = _room(x, points.heads * coefficients.shape[-1])
         outputs = coefficients.shape[-1] if out_weight is None else len(out_weight)
         out = x.new_empty(*x.shape[:2], outputs)
         for sample, rows in points:
@@ -365,7 +379,7 @@ class _Scatter(torch.autograd.Function):
                 if out_bias is not None:
                     here += out_bias
                 continue
-            values = _values(points, phi, coefficients[sample], mask, sample, rows)
+            values = _values(points, phi, coefficients[sample], mask, sample, rows, stored)
             if out_bias is None:
                 torch.mm(values, out_weight.T, out=here)
             else:
@@ -373,14 +387,14 @@ class _Scatter(torch.autograd.Function):
         ctx.link = link
         ctx.has_bias = out_bias is not None
         ctx.save_for_backward(
-            x, weight, score_weight, score_bias, basis, coefficients, out_weight, mask
+            x, weight, score_weight, score_bias, basis, stored, coefficients, out_weight, mask
         )
         return out
 
     @staticmethod
     def backward(ctx: Any, of_out: Tensor) -> tuple[Tensor | None, ...]:
         _refuse_second_derivatives()
-        x, weight, score_weight, score_bias, basis, *rest = ctx.saved_tensors
+        x, weight, score_weight, score_bias, basis, stored, *rest = ctx.saved_tensors
         coefficients, out_weight, mask = rest
         link = ctx.link
         if link.store_is_gone:
@@ -388,17 +402,25 @@ class _Scatter(torch.autograd.Function):
         points = _Pass(x, None, weight, score_weight, score_bias, basis)
         link.gradient, link.coefficients = of_out.contiguous(), coefficients
         link.out_weight, link.mask = out_weight, mask
+        if basis is not None and out_weight is not None:
+            link.of_values = _room(x, out_weight.shape[1])
         of_coefficients = torch.zeros_like(coefficients.mT, memory_format=torch.contiguous_format)
         of_out_weight = None if out_weight is None else torch.zeros_like(out_weight)
         for sample, rows in points:
             phi = points.basis_at(sample, rows)
-            of_values = _of_values(points, link, sample, rows)
+            of_values = _of_values(points, link, sample, rows, fill=True)
             of_coefficients[sample].baddbmm_(points.heads_of(of_values).mT, phi)
             if of_out_weight is not None:
-                values = _values(points, phi, coefficients[sample], mask, sample, rows)
+                if stored is None or link.values_are_gone:
+                    values = _values(points, phi, coefficients[sample], mask, sample, rows)
+                else:
+                    values = stored[sample, rows]
                 of_out_weight.addmm_(link.gradient[sample, rows].T, values)
         of_bias = link.gradient.sum((0, 1)) if ctx.has_bias else None
-        return (*(None,) * 6, of_coefficients.mT, of_out_weight, of_bias, None)
+        if stored is not None and not link.values_are_gone:
+            link.values_are_gone = True
+            buffers.give(stored)
+        return (*(None,) * 7, of_coefficients.mT, of_out_weight, of_bias, None)
 
 
 def _refuse_second_derivatives() -> None:
@@ -418,10 +440,14 @@ def _values(
     mask: Tensor | None,
     sample: int,
     rows: slice,
+    stored: Tensor | None = None,
 ) -> Tensor:
     """Phi M of all heads side by side, (B, h e); 0 at masked points."""
     length, channels = phi.shape[1], coefficients.shape[-1]
-    values = points.buffer("values", length, points.heads * channels)
+    if stored is None:
+        values = points.buffer("values", length, points.heads * channels)
+    else:
+        values = stored[sample, rows]
     lifted = points.buffer("by_heads", points.heads, length, channels)
     points.heads_of(values).copy_(torch.bmm(phi, coefficients, out=lifted))
     if mask is not None:
@@ -429,16 +455,28 @@ def _values(
     return values
 
 
-def _of_values(points: _Pass, link: _Link, sample: int, rows: slice) -> Tensor:
-    """The gradient of `_values`, (B, h e)."""
+def _room(x: Tensor, channels: int) -> Tensor:
+    """A buffer (b n channels), from those that are used again."""
+    b, n = x.shape[:2]
+    return buffers.take(b * n * channels, x).view(b, n, channels)
+
+
+def _of_values(
+    points: _Pass, link: _Link, sample: int, rows: slice, *, fill: bool = False
+) -> Tensor:
+    """The gradient of `_values`, (B, h e); fill: for the first time."""
     assert link.gradient is not None
+    if link.of_values is not None and not fill:
+        return link.of_values[sample, rows]
     gradient = link.gradient[sample, rows]
     if link.out_weight is None and link.mask is None:
         return gradient
-    out = points.buffer(
-        "of_values", len(gradient), gradient.shape[1] if link.out_weight is None
-        else link.out_weight.shape[1],
-    )  # fmt: skip
+    if link.of_values is not None:
+        out = link.of_values[sample, rows]
+    else:
+        weight = link.out_weight
+        channels = gradient.shape[1] if weight is None else weight.shape[1]
+        out = points.buffer("by_heads", len(gradient), channels)
     if link.out_weight is None:
         out.copy_(gradient)
     else:

@@ -1,13 +1,20 @@
 """The little linear algebra that the operators share."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
 from funcattn.ops.checks import values_are_visible
 
+UNROLLED_UP_TO = 64
+"""The largest system that is written out step by step: an ONNX file grows with every step."""
+
 
 def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve with a Hermitian positive definite matrix, by Cholesky."""
+    """Solve with a Hermitian positive definite matrix (... k k), by Cholesky: (... k e)."""
+    if torch.onnx.is_in_onnx_export():
+        return solve_positive_unrolled(matrix, right)
     factor, info = torch.linalg.cholesky_ex(matrix)
     if values_are_visible(info) and bool(info.any()):
         raise torch.linalg.LinAlgError(  # type: ignore[attr-defined]
@@ -16,6 +23,44 @@ def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
             "input that is not finite with `funcattn.debug()`"
         )
     return torch.cholesky_solve(right, factor)
+
+
+def solve_positive_unrolled(matrix: Tensor, right: Tensor) -> Tensor:
+    """The same for real matrices by elementary operations alone, as ONNX has no Cholesky.
+
+    The steps are written out, one for each of the k unknowns. A system that is not positive
+    definite gives nan.
+
+    >>> import torch
+    >>> matrix = torch.tensor([[4.0, 2.0], [2.0, 5.0]])
+    >>> solve_positive_unrolled(matrix, torch.tensor([[8.0], [12.0]])).flatten()
+    tensor([1., 2.])
+    """
+    check_unrollable(matrix)
+    # Cholesky's rows, top to bottom; forward substitution rides along.
+    steps = []
+    while matrix.shape[-1]:
+        pivot = matrix[..., :1, :1].sqrt()
+        row, known = matrix[..., :1, 1:] / pivot, right[..., :1, :] / pivot
+        matrix = matrix[..., 1:, 1:] - row.mT * row
+        right = right[..., 1:, :] - row.mT * known
+        steps.append((pivot, row, known))
+    # Back substitution, bottom to top; the last unknown has none below it.
+    pivot, _, known = steps.pop()
+    solution = known / pivot
+    for pivot, row, known in reversed(steps):
+        solution = torch.cat([(known - row @ solution) / pivot, solution], -2)
+    return solution
+
+
+def check_unrollable(matrix: Tensor) -> None:
+    """Raise for a system that is too large to be written out."""
+    if matrix.shape[-1] > UNROLLED_UP_TO:
+        raise ValueError(
+            f"expected systems of at most {UNROLLED_UP_TO} unknowns, as ONNX has no Cholesky, got "
+            f"{matrix.shape[-1]}; use more heads or fewer bases (the smaller of the channels of a "
+            "head and the bases counts), or `torch.export`, which has one"
+        )
 
 
 def identity_like(matrix: Tensor) -> Tensor:
@@ -31,6 +76,14 @@ def at_least_float32(*dtypes: torch.dtype) -> torch.dtype:
     return common
 
 
-def full_precision(device: torch.device) -> torch.autocast:
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Autocast switched off: what is inside keeps the dtype it has."""
-    return torch.autocast(device.type, enabled=False)
+    # Switching off what is off takes a while, and small networks would feel it.
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the real part; `dtype.to_real()` cannot be compiled."""
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)

@@ -17,10 +17,18 @@ from torch import Tensor
 from funcattn.ops.checks import (
     check_batch,
     check_point_weights,
+    check_total_weight,
     debugging,
     values_are_visible,
 )
-from funcattn.ops.linalg import at_least_float32, full_precision, identity_like, solve_positive
+from funcattn.ops.linalg import (
+    at_least_float32,
+    full_precision,
+    identity_like,
+    real_dtype,
+    solve_positive,
+)
+from funcattn.ops.sharding import Group, sum_together
 
 
 @runtime_checkable
@@ -128,8 +136,8 @@ class Average:
         if debugging() or (
             values_are_visible(mass) and bool((mass <= 1e-6 * mass.mean(-2, keepdim=True)).any())
         ):
-            lowest = (basis if weights is None else weights * basis).min()
-            if bool(lowest < 0):
+            values = basis if weights is None else weights * basis
+            if values.numel() and bool((lowest := values.min()) < 0):
                 raise ValueError(f"{_NOT_SIGNED} {lowest.item():g}; {_FOR_SIGNED}")
         return mass
 
@@ -184,28 +192,41 @@ def projector(
     *,
     weights: Tensor | None = None,
     mask: Tensor | None = None,
+    group: Group | None = None,
 ) -> Callable[[Tensor], Tensor]:
     """P(basis), as a function of fields (b h n d) -> (b h g d).
 
     `weights` (b n) are quadrature weights or cell volumes, `mask` (b n) is True at real points.
-    Sums over points are done in float32 at least.
+    Sums over points are done in float32 at least. `group`: they go over its ranks, each with
+    points of its own; `weights` and `mask` then have as many samples on all of them.
     """
     chosen = chosen_projection(projection)
-    check_point_weights(weights, mask, basis.shape[-2])
+    check_point_weights(weights, mask, basis.shape[-2], shard=group is not None)
     if basis.shape[0] > 1:
         check_batch(basis.shape[0], weights=weights, mask=mask)
-    per_point = _point_weights(weights, mask, at_least_float32(basis.dtype.to_real()))
+    per_point = _point_weights(weights, mask, at_least_float32(real_dtype(basis.dtype)))
     with full_precision(basis.device):
         if isinstance(basis, Tensor):
             basis = basis.to(at_least_float32(basis.dtype))
         statistic = chosen.statistic(basis, per_point)
 
     def project(field: Tensor) -> Tensor:
-        check_batch(len(field), weights=weights, mask=mask)
+        check_batch(field.shape[0], weights=weights, mask=mask)
         with full_precision(field.device):
             field = field.to(at_least_float32(field.dtype))
             weighted = field if per_point is None else per_point * field
-            return chosen.coefficients(analyse(basis, weighted), statistic)
+            moments = analyse(basis, weighted)
+            if group is None:
+                return chosen.coefficients(moments, statistic)
+            of_rank = statistic
+            if not isinstance(of_rank, Tensor):
+                of_rank = moments.new_tensor(of_rank).real
+            total = moments.new_tensor([[basis.shape[-2]]]).real
+            if per_point is not None:
+                total = per_point.sum(-2)
+            moments, of_all, total = sum_together([moments, of_rank, total], group)
+            check_total_weight(total)
+            return chosen.coefficients(moments, of_all)
 
     return project
 

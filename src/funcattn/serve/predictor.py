@@ -1,7 +1,10 @@
 """A trained run as an object that predicts."""
 
+import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,9 +14,11 @@ import torch
 from torch import Tensor
 
 from funcattn.data import Batch
-from funcattn.models import Surrogate
+from funcattn.models import Encoded, Surrogate, predict_streamed
+from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
+from funcattn.models.streaming import Array
 from funcattn.tasks import TASKS, Task
-from funcattn.training.checkpoint import restore_model
+from funcattn.training.checkpoint import model_tensors, restore_model
 from funcattn.training.loop import best_checkpoint
 from funcattn.training.setup import build_surrogate, read_settings
 
@@ -48,6 +53,140 @@ class Predictor:
         one sample; grid: axis lengths where the points form a grid, row-major; mask (b n), True at
         real points; weights (b n); context: observations, where the task has them.
         """
+        batch = self._batch(
+            positions,
+            values,
+            mask=mask,
+            weights=weights,
+            context=context,
+            grid=None if grid is None else tuple(grid),
+        )
+        with torch.no_grad():
+            out = self.task.predict(self.surrogate, batch)
+        return _like(positions, out)
+
+    def encode(
+        self,
+        positions: Field,
+        values: Field | None = None,
+        *,
+        mask: Field | None = None,
+        weights: Field | None = None,
+        time: float | None = None,
+    ) -> Encoded:
+        """All that a mesh has to say to any point, in a few coefficients, for `query`.
+
+        The arrays are those of `predict`; time, 0 to 1, where the network takes one. For networks
+        whose layers are functional attention with point-wise features, and tasks whose fields are
+        one call of the network.
+        """
+        batch = self._batch(positions, values, mask=mask, weights=weights)
+        times = self._time(time)
+        with torch.no_grad():
+            encoded = self.surrogate.encode(
+                batch.positions,
+                batch.values,
+                time=None if times is None else times.expand(len(batch)),
+                mask=batch.mask,
+                weights=batch.weights,
+            )
+        return replace(encoded, network=self._fingerprint)
+
+    def query(
+        self,
+        encoded: Encoded,
+        positions: Field,
+        values: Field | None = None,
+        *,
+        mask: Field | None = None,
+    ) -> Field:
+        """The output fields of an encoded mesh at any points, (b n o), at the cost of these alone.
+
+        At the points of the mesh it is what `predict` says. Without b for one sample.
+        """
+        if encoded.network != self._fingerprint:
+            raise ValueError(
+                "encoded: expected a mesh that this run has encoded, got one of other weights; "
+                "encode it again"
+            )
+        batch = self._batch(positions, values, mask=mask)
+        known = self.surrogate.position_range
+        with torch.no_grad():
+            out = self.surrogate.query(
+                encoded.to(known), batch.positions, batch.values, mask=batch.mask
+            )
+        return _like(positions, out)
+
+    def predict_streamed(
+        self,
+        positions: Array,
+        values: Array | None = None,
+        *,
+        out: Array | str | Path | None,
+        weights: Array | None = None,
+        time: float | None = None,
+        scratch: str | Path | None = None,
+        chunk: int = POINTS_AT_ONCE,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Encoded:
+        """`predict` for one mesh that is larger than memory, from and to files.
+
+        positions (n s), values (n i), weights (n,), as memory maps; the rest, and what is returned,
+        as with `funcattn.models.predict_streamed`.
+        """
+        times = self._time(time)
+        for name, array, known in (
+            ("positions", positions, self.surrogate.position_range),
+            ("values", values, self.surrogate.value_range),
+        ):
+            if array is not None:
+                _warn_outside(name, *_extremes(name, array, known), known)
+        encoded = predict_streamed(
+            self.surrogate,
+            positions,
+            values,
+            out=out,
+            weights=weights,
+            time=None if times is None else float(times),
+            scratch=scratch,
+            chunk=chunk,
+            progress=progress,
+        )
+        return replace(encoded, network=self._fingerprint)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """Of the weights."""
+        content = hashlib.sha256()
+        for name, tensor in model_tensors(self.surrogate).items():
+            content.update(name.encode())
+            plain = tensor.detach().cpu().contiguous().flatten()
+            content.update(plain.view(torch.uint8).numpy().data)
+        return content.hexdigest()
+
+    def _time(self, time: float | None) -> Tensor | None:
+        """The time as a tensor, where the task's fields are one call of the network."""
+        if type(self.task).predict is not Task.predict and not self.task.timed:
+            raise ValueError(
+                f"encode: expected a task whose fields are one call of the network, got "
+                f"{self.task.name}, where frame follows frame; use predict"
+            )
+        if (time is None) == self.task.timed:
+            wanted = "a number from 0 to 1" if self.task.timed else "none"
+            raise ValueError(f"time: expected {wanted} for {self.task.name}, got {time}")
+        return None if time is None else self.surrogate.position_range.new_tensor(time)
+
+    def _batch(
+        self,
+        positions: Field,
+        values: Field | None,
+        *,
+        mask: Field | None = None,
+        weights: Field | None = None,
+        context: Field | None = None,
+        grid: tuple[int, ...] | None = None,
+    ) -> Batch:
+        """The inputs as a batch, after a look at their shapes and their range."""
         given = {
             "positions": positions,
             "values": values,
@@ -58,18 +197,21 @@ class Predictor:
         tensors = {
             name: None if array is None else _tensor(name, array) for name, array in given.items()
         }
-        single = tensors["positions"] is not None and tensors["positions"].ndim == 2
-        if single:
+        if tensors["positions"] is not None and tensors["positions"].ndim == 2:
             tensors = {k: None if t is None else t.unsqueeze(0) for k, t in tensors.items()}
-        batch = self._batch(tensors, None if grid is None else tuple(grid))
-        self._warn_outside(batch)
-        with torch.no_grad():
-            out = self.task.predict(self.surrogate, batch)
-        out = out[0] if single else out
-        return out if isinstance(positions, Tensor) else out.cpu().numpy()
+        batch = self._checked(tensors, grid)
+        for name, tensor, known in (
+            ("positions", batch.positions, self.surrogate.position_range),
+            ("values", batch.values, self.surrogate.value_range),
+        ):
+            if tensor is not None:
+                points = tensor if batch.mask is None else tensor[batch.mask]
+                channels = points.reshape(-1, tensor.shape[-1])
+                _warn_outside(name, channels.amin(0), channels.amax(0), known, depth=1)
+        return batch
 
-    def _batch(self, tensors: dict[str, Tensor | None], grid: tuple[int, ...] | None) -> Batch:
-        """The inputs as a batch, after a look at their shapes."""
+    def _checked(self, tensors: dict[str, Tensor | None], grid: tuple[int, ...] | None) -> Batch:
+        """Tensors that fit the task and each other."""
         task, positions, values = self.task, tensors["positions"], tensors["values"]
         if positions is None or positions.ndim != 3 or positions.shape[-1] != task.space:
             got = None if positions is None else tuple(positions.shape)
@@ -111,28 +253,60 @@ class Predictor:
             mask=None if mask is None else mask.to(known.device),
         )
 
-    def _warn_outside(self, batch: Batch) -> None:
-        """Warn where an input leaves the training range by more than a tenth of its width."""
-        for name, tensor, known in (
-            ("positions", batch.positions, self.surrogate.position_range),
-            ("values", batch.values, self.surrogate.value_range),
-        ):
-            if tensor is None:
-                continue
-            points = tensor if batch.mask is None else tensor[batch.mask]
-            channels = points.reshape(-1, tensor.shape[-1])
-            low, high = known
-            slack = 0.1 * (high - low)
-            below, above = channels.amin(0) < low - slack, channels.amax(0) > high + slack
-            for channel in (below | above).nonzero().flatten().tolist():
-                warnings.warn(
-                    f"{name}, channel {channel}: the network was trained on "
-                    f"{low[channel]:.4g} to {high[channel]:.4g} and is asked at "
-                    f"{channels[:, channel].min():.4g} to {channels[:, channel].max():.4g}; "
-                    "the prediction may be far off",
-                    OutsideTrainingWarning,
-                    stacklevel=3,
-                )
+
+def _warn_outside(
+    name: str, lowest: Tensor, highest: Tensor, known: Tensor, depth: int = 0
+) -> None:
+    """Warn where an input leaves the training range by more than a tenth of its width.
+
+    depth: how many calls lie between this one and the method that the user called.
+    """
+    low, high = known
+    slack = 0.1 * (high - low)
+    outside = (lowest < low - slack) | (highest > high + slack)
+    for channel in outside.nonzero().flatten().tolist():
+        warnings.warn(
+            f"{name}, channel {channel}: the network was trained on "
+            f"{low[channel]:.4g} to {high[channel]:.4g} and is asked at "
+            f"{lowest[channel]:.4g} to {highest[channel]:.4g}; "
+            "the prediction may be far off",
+            OutsideTrainingWarning,
+            stacklevel=3 + depth,
+        )
+
+
+def _extremes(name: str, array: Array, known: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest and largest value of each channel, read in chunks; known: the range (2 k)."""
+    if array.ndim != 2 or array.shape[1] != known.shape[1] or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{name}: expected numbers (n, {known.shape[1]}), got {array.shape} of {array.dtype}"
+        )
+    found = []
+    for rows in rows_of(len(array), _SCANNED):
+        part = array[rows]
+        if len(part):
+            found.append(np.stack([part.min(0), part.max(0)]))
+    if not found:
+        raise ValueError(f"{name}: expected at least one point, got {array.shape}")
+    # A value that is none is the smallest and the largest of its chunk, and of all.
+    lows, highs = np.stack(found).min(0)[0], np.stack(found).max(0)[1]
+    lowest, highest = (
+        torch.from_numpy(extreme.astype(np.float64)).to(known) for extreme in (lows, highs)
+    )
+    if not bool((lowest.isfinite() & highest.isfinite()).all()):
+        raise ValueError(f"{name}: expected finite numbers, got some that are not")
+    return lowest, highest
+
+
+_SCANNED = 2**18
+"""Points whose numbers are looked at together."""
+
+
+def _like(given: Field, out: Tensor) -> Field:
+    """Numpy for numpy, torch for torch, and one sample for one."""
+    array = given if isinstance(given, Tensor) else np.asarray(given)
+    out = out[0] if array.ndim == 2 else out
+    return out if isinstance(given, Tensor) else out.cpu().numpy()
 
 
 def _tensor(name: str, array: object) -> Tensor:

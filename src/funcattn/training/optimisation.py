@@ -13,9 +13,9 @@ def build_optimisers(
     """The optimisers, each with its share of the parameters."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if settings.optimiser == "adam":
-        return [torch.optim.Adam(parameters, settings.rate, weight_decay=settings.weight_decay)]
+        return [_fused(torch.optim.Adam, parameters, settings)]
     if settings.optimiser == "adamw":
-        return [torch.optim.AdamW(parameters, settings.rate, weight_decay=settings.weight_decay)]
+        return [_fused(torch.optim.AdamW, parameters, settings)]
     hidden = {
         id(p)
         for name, p in model.named_parameters()
@@ -29,12 +29,15 @@ def build_optimisers(
         torch.optim.Muon(
             [p for p in parameters if id(p) in hidden], settings.muon_rate, weight_decay=0.0
         ),
-        torch.optim.AdamW(
-            [p for p in parameters if id(p) not in hidden],
-            settings.rate,
-            weight_decay=settings.weight_decay,
-        ),
+        _fused(torch.optim.AdamW, [p for p in parameters if id(p) not in hidden], settings),
     ]
+
+
+def _fused(
+    kind: type[torch.optim.Adam], parameters: list[nn.Parameter], settings: OptimisationSettings
+) -> torch.optim.Optimizer:
+    """One pass over each parameter instead of a dozen: a twelfth of a small network's step."""
+    return kind(parameters, settings.rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def build_schedule(

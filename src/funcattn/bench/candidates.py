@@ -1,0 +1,146 @@
+"""What is measured: layers, and whole networks, by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import nn
+
+from funcattn.bench.reference_form import ReferenceForm
+from funcattn.models import OperatorTransformer
+from funcattn.nn import FunctionalAttention
+from funcattn.nn.chunked import Execution
+from funcattn.nn.rivals import (
+    FlareAttention,
+    GalerkinAttention,
+    LinearAttention,
+    LinearNOAttention,
+    LinformerAttention,
+    NystromAttention,
+    PerformerAttention,
+    SoftmaxAttention,
+    TransolverAttention,
+)
+
+Part = Literal["layer", "model"]
+OURS, PLAIN, STREAMED = "functional", "functional, plain", "functional, streamed"
+CHECKPOINTED, REFERENCE = "functional, checkpointed", "reference form"
+LAYERS_OF_MODEL = 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Width c, basis functions g (or what a rival has in their place) and heads h."""
+
+    width: int
+    bases: int
+    heads: int
+
+    def __str__(self) -> str:
+        return f"{self.width}/{self.bases}/{self.heads}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A module to measure."""
+
+    build: Callable[[Shape, int], nn.Module]
+    """From its shape and the number of points."""
+    functional: bool = False
+    """Whether it computes functional attention, and so must agree with the plain form."""
+    compiled: bool = False
+    quadratic: bool = False
+    """Whether its time grows with the square of the points, which sets an end to them."""
+
+
+def _ours(execution: Execution) -> Callable[[Shape, int], nn.Module]:
+    def build(shape: Shape, points: int) -> nn.Module:  # noqa: ARG001
+        return _functional(execution)(shape.width, shape.heads, shape.bases)
+
+    return build
+
+
+def _functional(execution: Execution) -> Callable[..., nn.Module]:
+    return partial(FunctionalAttention, execution=execution)
+
+
+def _compiled(build: Callable[[Shape, int], nn.Module]) -> Callable[[Shape, int], nn.Module]:
+    def build_and_compile(shape: Shape, points: int) -> nn.Module:
+        module = build(shape, points)
+        module.compile(dynamic=False)  # in place, so that names of weights stay
+        return module
+
+    return build_and_compile
+
+
+def _rival(kind: Callable[[int, int, int], nn.Module]) -> Callable[[Shape, int], nn.Module]:
+    return lambda shape, points: kind(shape.width, shape.heads, shape.bases)  # noqa: ARG005
+
+
+def _without_bases(kind: Callable[[int, int], nn.Module]) -> Callable[[Shape, int], nn.Module]:
+    return lambda shape, points: kind(shape.width, shape.heads)  # noqa: ARG005
+
+
+def _model(
+    attention: Callable[..., nn.Module], *, checkpoint: bool = False
+) -> Callable[[Shape, int], nn.Module]:
+    def build(shape: Shape, points: int) -> nn.Module:  # noqa: ARG001
+        layer = partial(attention, heads=shape.heads, bases=shape.bases)
+        return OperatorTransformer(
+            2,
+            1,
+            1,
+            width=shape.width,
+            layers=LAYERS_OF_MODEL,
+            attention=layer,
+            checkpoint=checkpoint,
+        )
+
+    return build
+
+
+LAYERS: dict[str, Candidate] = {
+    OURS: Candidate(_ours("auto"), functional=True),
+    PLAIN: Candidate(_ours("plain"), functional=True),
+    "functional, stored": Candidate(_ours("stored"), functional=True),
+    STREAMED: Candidate(_ours("streamed"), functional=True),
+    "functional, compiled": Candidate(_compiled(_ours("plain")), functional=True, compiled=True),
+    REFERENCE: Candidate(_rival(ReferenceForm), functional=True),
+    "softmax": Candidate(_without_bases(SoftmaxAttention), quadratic=True),
+    "galerkin": Candidate(_without_bases(GalerkinAttention)),
+    "linear": Candidate(_without_bases(LinearAttention)),
+    "performer": Candidate(_rival(PerformerAttention)),
+    "linformer": Candidate(
+        lambda shape, points: LinformerAttention(
+            shape.width, shape.heads, shape.bases, points=points
+        )
+    ),
+    "nystromformer": Candidate(_rival(NystromAttention)),
+    "transolver": Candidate(_rival(TransolverAttention)),
+    "flare": Candidate(_rival(FlareAttention)),
+    "linear_no": Candidate(_rival(LinearNOAttention)),
+}
+
+MODELS: dict[str, Candidate] = {
+    OURS: Candidate(_model(_functional("auto")), functional=True),
+    PLAIN: Candidate(_model(_functional("plain")), functional=True),
+    CHECKPOINTED: Candidate(_model(_functional("auto"), checkpoint=True), functional=True),
+    REFERENCE: Candidate(_model(ReferenceForm), functional=True),
+}
+
+CANDIDATES: Mapping[Part, Mapping[str, Candidate]] = {"layer": LAYERS, "model": MODELS}
+
+
+def give_weights(module: nn.Module) -> None:
+    """Weights of order one, the same in every module with the same names.
+
+    As layers start, the basis is nearly flat, and an error in it would hardly show.
+    """
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim == 2:
+                deviation = parameter.shape[1] ** -0.5
+                parameter.copy_(torch.randn(parameter.shape, generator=random) * deviation)

@@ -1,0 +1,94 @@
+"""Memory of candidates: the rise of a process's peak during one call."""
+
+import ctypes
+import gc
+import resource
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from funcattn.bench.candidates import Candidate
+from funcattn.bench.measure import KINDS, Call, Job, Say, calls, inputs, short
+
+SMALL = 256
+"""Points of the call that warms a process before its memory is weighed."""
+
+
+def measure_memory(job: Job, say: Say) -> dict[str, Any]:
+    """Rise of the peak of resident memory in each call, in a process of its own each.
+
+    Those are copies of this one, which must not have computed anything yet: threads are not copied.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, candidate in job.chosen().items():
+        found[name] = {}
+        for kind in KINDS[job.part]:
+            say(f"memory, {kind}, {name}")
+            found[name][kind] = in_a_fork(partial(_rise, job, candidate, kind))
+    return {"candidates": found}
+
+
+def _rise(job: Job, candidate: Candidate, kind: str) -> dict[str, Any]:
+    module = candidate.build(job.shape, job.points)
+    # A compiled module is compiled in its first call, for its number of points.
+    points = job.points if candidate.compiled else min(job.points, SMALL)
+    warm = module if candidate.compiled else candidate.build(job.shape, points)
+    calls(job.part, warm, inputs(job.part, job.shape, points))[kind]()
+    module.zero_grad()
+    call = calls(job.part, module, inputs(job.part, job.shape, job.points))[kind]
+    rise = peak_rise(call)
+    return {"bytes": rise, "bytes a point": rise / job.points}
+
+
+def peak_rise(call: Call) -> int:
+    """Bytes by which the peak of resident memory rises in a call, over what stands before it."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        before = status("VmHWM")
+        call()
+        return status("VmHWM") - before
+    except OSError:  # where the peak cannot be reset, it may have been reached before
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        call()
+        return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def status(name: str) -> int:
+    """Bytes that the system states for this process, such as VmHWM, its peak of memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(name + ":")).split()[1])
+
+
+def in_a_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a call returns in a copy of this process; how it failed, where it did."""
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def run() -> None:
+        try:
+            sender.send(call())
+        except (RuntimeError, MemoryError) as error:
+            sender.send({"failed": short(error)})
+
+    process = context.Process(target=run)
+    process.start()
+    sender.close()
+    try:
+        return dict(receiver.recv())
+    except EOFError:
+        process.join()
+        return {"failed": f"the process ended with code {process.exitcode}"}
+    finally:
+        process.join()
+
+
+def stay_within_memory() -> None:
+    """Let a request for more memory than the machine has fail, instead of the machine."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+    limit = status("VmData") + int(0.9 * free)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

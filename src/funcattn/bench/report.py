@@ -1,0 +1,252 @@
+"""Tables and pictures from the measurements, and the page of the documentation that holds them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from funcattn.bench import targets
+from funcattn.bench.candidates import CANDIDATES, LAYERS, OURS, Part, Shape
+from funcattn.bench.figure import curves, save
+from funcattn.bench.found import (
+    Found,
+    Record,
+    Table,
+    bytes_a_point,
+    failure,
+    of_peak,
+    ratio,
+    seconds,
+)
+from funcattn.bench.measure import KINDS
+from funcattn.training.checkpoint import write_whole
+
+DETAIL = 2**14
+"""Points of the table with everything in it, or the largest number that was measured."""
+
+
+def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
+    """Milliseconds of every candidate over the number of points, with the default allocator."""
+    records = found.cases(part, shape)
+    rows = [
+        [name, *(_milliseconds(record, name, kind) for record in records)]
+        for name in CANDIDATES[part]
+        if any(name in record["candidates"] for record in records)
+    ]
+    return Table([f"{kind}, ms", *(f"{record['points']:,}" for record in records)], rows)
+
+
+def detail(found: Found, shape: Shape) -> Table:
+    """Everything that is known of the layers at one number of points."""
+    sizes = [record["points"] for record in found.cases("layer", shape)]
+    points = DETAIL if DETAIL in sizes else max(sizes)
+    default = found.case("layer", shape, points)
+    kept = found.case("layer", shape, points, "kept pages")
+    assert default is not None
+    headers, columns = [f"{points:,} points"], []
+    for kind in KINDS["layer"]:
+        headers += [f"{kind}, ms", "quartiles", "pages kept, ms", "of peak", "of copy", "B a point"]
+        columns.append(kind)
+    rows = []
+    for name in default["candidates"]:
+        row = [name]
+        for kind in columns:
+            row += [
+                _milliseconds(default, name, kind),
+                _quartiles(default, name, kind),
+                "-" if kept is None else _milliseconds(kept, name, kind),
+                _percent(of_peak(default, name, kind)),
+                _percent(_of_copy(default, name, kind)),
+                _shown(bytes_a_point(default, name, kind), ".0f"),
+            ]
+        rows.append(row)
+    return Table(headers, rows)
+
+
+def winners(found: Found, shape: Shape) -> Table:
+    """The fastest rival at each number of points, and how much faster functional attention is."""
+    kinds = KINDS["layer"]
+    headers = ["points"]
+    for kind in kinds:
+        headers += [f"{kind}: fastest rival", "we are faster by"]
+        headers += ["leanest rival", "we are leaner by"]
+    rows = []
+    for record in found.cases("layer", shape):
+        row = [f"{record['points']:,}"]
+        for kind in kinds:
+            for measure in (seconds, bytes_a_point):
+                values = {
+                    name: value
+                    for name, candidate in LAYERS.items()
+                    if not candidate.functional
+                    and (value := measure(record, name, kind)) is not None
+                }
+                best = min(values, key=lambda name: values[name]) if values else None
+                gain = ratio(values.get(best or ""), measure(record, OURS, kind))
+                row += [best or "-", "-" if gain is None else f"{gain:.2f}x"]
+        rows.append(row)
+    return Table(headers, rows)
+
+
+def not_measured(found: Found) -> list[str]:
+    """What failed, ran out of memory or was left out, in words."""
+    said: dict[str, list[int]] = {}
+    for record in found.cases("layer") + found.cases("model"):
+        where = f"{record['part']} {Shape(**record['shape'])}"
+        for name in record["candidates"]:
+            for kind in KINDS[record["part"]]:
+                why = failure(record, name, kind)
+                if why:
+                    said.setdefault(f"{where}, {name}, {kind}: {why}", []).append(record["points"])
+        for name in record["too slow"]:
+            text = f"{where}, {name}: not timed, as its time grows with the square of the points"
+            said.setdefault(text, []).append(record["points"])
+    return [
+        f"{text} ({', '.join(f'{n:,}' for n in sorted(points))} points)"
+        for text, points in said.items()
+    ]
+
+
+def feats(found: Found) -> Table:
+    """Single calls with very many points."""
+    rows = [
+        [
+            record["title"],
+            f"{record['points']:,}",
+            f"{record['seconds']:.0f}",
+            f"{record['rise'] / 2**30:.2f}",
+            f"{record['process'] / 2**30:.2f}",
+        ]
+        for record in found.feats.values()
+        if "seconds" in record
+    ]
+    return Table(["", "points", "seconds", "memory of the call, GiB", "of the process, GiB"], rows)
+
+
+def how_made(found: Found) -> str:
+    """Commits, machines, loads and rates behind the tables, in words."""
+    records = found.records
+    if not records:
+        return "Nothing was measured yet."
+    timed = [record for record in records if "rates" in record]
+
+    def between(values: list[float], form: str) -> str:
+        return f"{min(values):{form}} to {max(values):{form}}" if values else "-"
+
+    def every(name: str) -> str:
+        return ", ".join(sorted({str(record[name]) for record in records}))
+
+    faults = []
+    for allocator in dict.fromkeys(record["allocator"] for record in timed):
+        seen = [float(r["page_faults"]) for r in timed if r["allocator"] == allocator]
+        faults.append(f"{allocator} allocator {between(seen, '.0f')}")
+    versions = sorted({record["versions"]["torch"] for record in records})
+    return "\n".join(
+        [
+            f"- Command: `{'`, `'.join(sorted({record['command'] for record in records}))}`; "
+            f"commit {every('commit')}; seed {every('seed')}.",
+            f"- Machine: {every('machine')}; threads: {every('threads')}; torch "
+            f"{', '.join(versions)}. Load of the machine before a process started: "
+            f"{between([record['load'] for record in timed], '.1f')}.",
+            "- Matrix product of 2048 x 2048 float32, best of each process: "
+            f"{between([record['rates']['matrix product'] / 1e9 for record in timed], '.0f')} "
+            "GFLOP/s; copy, read and written bytes together: "
+            f"{between([record['rates']['copy'] / 1e9 for record in timed], '.1f')} GB/s.",
+            f"- Page faults when a buffer of 64 MiB is made once more: {'; '.join(faults)}.",
+        ]
+    )
+
+
+def blocks(found: Found, pictures: str = "pictures") -> dict[str, str]:
+    """The parts of the page, by the names of their markers."""
+    of_shapes, won = [], []
+    for shape in found.shapes():
+        title = f"Width {shape.width}, {shape.bases} bases, {shape.heads} head(s)"
+        of_shapes += [f"### {title}", f"![{title}]({pictures}/{picture_name(shape)}.png)"]
+        of_shapes += [over_points(found, "layer", shape, k).markdown() for k in KINDS["layer"]]
+        of_shapes += [detail(found, shape).markdown()]
+        won += [f"**{title}**", winners(found, shape).markdown()]
+    of_models = [
+        over_points(found, "model", Shape(**record["shape"]), kind).markdown()
+        for record in found.cases("model")[:1]
+        for kind in KINDS["model"]
+    ]
+    missing = not_measured(found)
+    return {
+        "made": how_made(found),
+        "targets": targets.table(found).markdown(),
+        "winners": "\n\n".join(won) or _NOTHING,
+        "layers": "\n\n".join(of_shapes) or _NOTHING,
+        "models": "\n\n".join(of_models) or _NOTHING,
+        "scale": feats(found).markdown() if found.feats else _NOTHING,
+        "missing": "\n".join(f"- {line}" for line in missing) or "Nothing.",
+    }
+
+
+_NOTHING = "Not measured yet."
+
+
+def filled(page: str, parts: Mapping[str, str]) -> str:
+    """A page with what stands between `<!-- bench: NAME -->` and `<!-- end -->` replaced.
+
+    >>> filled("a <!-- bench: made -->old<!-- end --> z", {"made": "new"})
+    'a <!-- bench: made -->\\nnew\\n<!-- end --> z'
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        name = match[2]
+        if name not in parts:
+            raise ValueError(f"marker: expected one of {', '.join(parts)}, got {name!r}")
+        return f"{match[1]}\n{parts[name]}\n{match[3]}"
+
+    marker = r"(<!-- bench: (\w+) -->).*?(<!-- end -->)"
+    return re.sub(marker, replaced, page, flags=re.DOTALL)
+
+
+def picture_name(shape: Shape) -> str:
+    """Of the picture of a shape, without its ending."""
+    return f"bench-{str(shape).replace('/', '-')}"
+
+
+def write_pictures(found: Found, folder: Path) -> list[Path]:
+    """The curves of every shape, as PNG and SVG."""
+    return [
+        path
+        for shape in found.shapes()
+        for path in save(curves(found.cases("layer", shape)), folder / picture_name(shape))
+    ]
+
+
+def write_page(found: Found, page: Path) -> None:
+    """Fill the tables of a page."""
+    write_whole(page, filled(page.read_text(), blocks(found)))
+
+
+def _milliseconds(record: Record, name: str, kind: str) -> str:
+    took = seconds(record, name, kind)
+    if took is not None:
+        return f"{1e3 * took:.3g}" if took < 1 else f"{1e3 * took:,.0f}"
+    why = failure(record, name, kind)
+    return "-" if why is None else ("no memory" if why == "out of memory" else "failed")
+
+
+def _quartiles(record: Record, name: str, kind: str) -> str:
+    found: Mapping[str, Any] = record["candidates"][name].get(kind, {})
+    low, high = found.get("quartiles", (None, None))
+    return "-" if low is None else f"{1e3 * low:.3g} - {1e3 * high:.3g}"
+
+
+def _of_copy(record: Record, name: str, kind: str) -> float | None:
+    """The least traffic there is, of the input, the output and their gradients, over a copy's."""
+    took = seconds(record, name, kind)
+    fields = 2 if kind == KINDS["layer"][0] else 4
+    traffic = 4 * fields * record["points"] * record["shape"]["width"]
+    return None if took is None else traffic / took / record["rates"]["copy"]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"

@@ -1,0 +1,234 @@
+"""What to measure, in which processes, and the file that keeps it."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from funcattn import bench, models, nn, ops
+from funcattn.bench.candidates import CANDIDATES, Part, Shape
+from funcattn.bench.measure import Job, Say
+from funcattn.provenance import facts
+from funcattn.training.checkpoint import write_whole
+
+Allocator = Literal["default", "kept pages"]
+
+ALLOCATORS: Mapping[Allocator, Mapping[str, str]] = {
+    "default": {},
+    # Nothing is mapped by itself, nothing is given back, and the heap grows by 64 MiB at a time.
+    "kept pages": {
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": str(2**40),
+        "MALLOC_TOP_PAD_": str(2**26),
+    },
+}
+_OF_ALLOCATORS = {*ALLOCATORS["kept pages"], "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}
+
+SHAPES = (Shape(128, 64, 8), Shape(128, 64, 1), Shape(256, 32, 8))
+LAYER_SIZES = tuple(2**k for k in range(7, 21))
+MODEL_SIZES = (972, 7225, *(2**k for k in range(14, 21)))
+WEIGHED_FROM = 2**12
+"""Points from which memory is measured: below, what a process does besides is as large."""
+SLOW_FROM: Mapping[Part, int] = {"layer": 2**18, "model": 2**16}
+"""Points from which three rounds are enough: each call takes about a second or more."""
+KEPT_UP_TO = 2**17
+"""Points up to which layers are measured with kept pages too."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long is measured."""
+
+    rounds: int = 5
+    """Of all candidates, at least."""
+    seconds: float = 3.0
+    """For a candidate, about, where that is more than the rounds."""
+    quadratic_up_to: int = 2**14
+    """Points up to which methods of quadratic cost are measured."""
+    compiled: bool = True
+    """Whether compiled candidates, which have to be compiled first, are measured."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Candidates of one part at one size, side by side."""
+
+    part: Part
+    shape: Shape
+    points: int
+    allocator: Allocator
+    threads: int = 1
+
+    @property
+    def key(self) -> str:
+        """Its name in the file."""
+        return (
+            f"{self.part} {self.shape}, {self.points} points, {self.allocator}, "
+            f"{_threads(self.threads)}"
+        )
+
+
+def code_version() -> str:
+    """Of everything that decides what is measured: a digest of the sources, and PyTorch's version.
+
+    Not the commit, which changes with every word in the documentation.
+    """
+    folders = [Path(package.__path__[0]) for package in (ops, nn, models, bench)]
+    ours = [path for folder in folders[:2] for path in sorted(folder.rglob("*.py"))]
+    ours += [folders[2] / "operator_transformer.py"]
+    names = ("candidates", "child", "measure", "memory", "reference_form")
+    ours += [folders[3] / f"{name}.py" for name in names]
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in ours:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to measure, and its name in the file."""
+
+    key: str
+    measure: Callable[[Say], dict[str, Any]]
+    """Told where to say how far it is."""
+
+
+def work_of_case(case: Case, effort: Effort) -> Work:
+    """The candidates of a case, side by side."""
+    known = {n: c for n, c in CANDIDATES[case.part].items() if effort.compiled or not c.compiled}
+    ends = case.points > effort.quadratic_up_to
+    names = tuple(name for name, candidate in known.items() if not (ends and candidate.quadratic))
+    slow = case.points >= SLOW_FROM[case.part]
+    job = Job(
+        what="time",
+        part=case.part,
+        shape=case.shape,
+        points=case.points,
+        candidates=names,
+        rounds=min(3, effort.rounds) if slow else effort.rounds,
+        seconds=effort.seconds,
+    )
+
+    def measure(say: Say) -> dict[str, Any]:
+        found = in_a_child(asdict(job), case.allocator, case.threads, say)
+        if case.allocator == "default" and case.points >= WEIGHED_FROM:
+            weigh = asdict(job) | {"what": "memory"}
+            weighed = in_a_child(weigh, case.allocator, case.threads, say)
+            for name, memory in weighed["candidates"].items():
+                found["candidates"][name]["memory"] = memory
+        return {**asdict(case), **found, "too slow": [name for name in known if name not in names]}
+
+    return Work(case.key, measure)
+
+
+def work_of_feat(name: str, threads: int) -> Work:
+    """A single call with very many points."""
+
+    def measure(say: Say) -> dict[str, Any]:
+        found = in_a_child({"what": "scale", "name": name}, "default", threads, say)
+        return {**found, "feat": name, "threads": threads}
+
+    return Work(f"scale {name}, {_threads(threads)}", measure)
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
+def in_a_child(
+    asked: Mapping[str, Any], allocator: Allocator, threads: int, say: Say
+) -> dict[str, Any]:
+    """What a fresh process finds that is asked for something (`funcattn.bench.child`).
+
+    Raises:
+        ChildProcessError: it ended without an answer.
+    """
+    environment = {k: v for k, v in os.environ.items() if k not in _OF_ALLOCATORS}
+    environment |= {**ALLOCATORS[allocator], "OMP_NUM_THREADS": str(threads)}
+    with (
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(
+            [sys.executable, "-m", "funcattn.bench.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+            env=environment,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps({**asked, "threads": threads}))
+            process.stdin.close()
+            found = None
+            for line in process.stdout:
+                answer = json.loads(line)
+                found = answer.get("found")
+                if found is None:
+                    say(answer["said"])
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        if code or found is None:
+            complaints.seek(0)
+            last = (complaints.read().strip().splitlines() or ["without a word"])[-1]
+            raise ChildProcessError(f"a process that measures ended with code {code}: {last}")
+    return dict(found)
+
+
+class Results:
+    """The measurements in a JSON file, by the keys of their cases."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            self.records = json.loads(path.read_text())["measurements"]
+
+    def has(self, key: str, version: str) -> bool:
+        """Whether that was measured with this version of the code."""
+        return self.records.get(key, {}).get("code") == version
+
+    def keep(self, key: str, record: Mapping[str, Any], version: str, command: str) -> None:
+        """Add a measurement, and write all of them."""
+        made = {"code": version, "command": command, "seed": 0, **facts()}
+        self.records[key] = {**record, **made, "threads": record["threads"]}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # A line each: what is measured anew shows as such in a comparison of versions.
+        lines = (f"{json.dumps(name)}: {json.dumps(kept)}" for name, kept in self.records.items())
+        write_whole(self.path, '{"measurements": {\n' + ",\n".join(lines) + "\n}}\n")
+
+
+def run(
+    wanted: Iterable[Work],
+    results: Results,
+    *,
+    command: str,
+    again: bool,
+    on_work: Callable[[str], Say],
+) -> list[str]:
+    """Measure what is not there yet, and return what could not be measured.
+
+    on_work is told the name of each, also of those that are there, and returns where to say how far
+    it is.
+    """
+    failures = []
+    for work in wanted:
+        say, version = on_work(work.key), code_version()
+        if results.has(work.key, version) and not again:
+            continue
+        try:
+            results.keep(work.key, work.measure(say), version, command)
+        except ChildProcessError as error:
+            failures.append(f"{work.key}: {error}")
+    return failures

@@ -1,0 +1,156 @@
+"""What the layer, the network and one machine should reach, and what they did."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from funcattn.bench.candidates import LAYERS, OURS, REFERENCE, STREAMED, Shape
+from funcattn.bench.found import Found, Table, bytes_a_point, of_peak, ratio, seconds
+from funcattn.bench.measure import KINDS
+from funcattn.bench.scale import FEATS
+
+EIGHT, ONE = Shape(128, 64, 8), Shape(128, 64, 1)
+POINTS = 2**14
+FORWARD, BACKWARD = KINDS["layer"]
+STEP = KINDS["model"][1]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number to reach."""
+
+    title: str
+    wanted: float
+    got: Callable[[Found], float | None]
+    """None where it was not measured."""
+    least: bool = True
+    """Whether more is better."""
+    unit: str = "x"
+
+    def row(self, found: Found) -> list[str]:
+        """Title, what is wanted, what came, and whether that is enough."""
+        got = self.got(found)
+        sign = "at least" if self.least else "at most"
+        wanted = f"{sign} {_number(self.wanted, self.unit)}"
+        if got is None:
+            return [self.title, wanted, "-", "not measured"]
+        enough = got >= self.wanted if self.least else got <= self.wanted
+        return [self.title, wanted, _number(got, self.unit), "reached" if enough else "not reached"]
+
+
+def table(found: Found) -> Table:
+    """All targets."""
+    return Table(["", "to reach", "measured", ""], [target.row(found) for target in TARGETS])
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "%":
+        return f"{100 * value:.0f} %"
+    return f"{value:.3g} {unit}".replace(" x", "x")
+
+
+def _faster(shape: Shape, kind: str, allocator: str = "default") -> Callable[[Found], float | None]:
+    def got(found: Found) -> float | None:
+        record = found.case("layer", shape, POINTS, allocator)
+        return ratio(seconds(record, REFERENCE, kind), seconds(record, OURS, kind))
+
+    return got
+
+
+def _fraction(kind: str) -> Callable[[Found], float | None]:
+    return lambda found: of_peak(found.case("layer", EIGHT, POINTS), OURS, kind)
+
+
+def _against_rivals(shape: Shape, kind: str) -> Callable[[Found], float | None]:
+    def got(found: Found) -> float | None:
+        record = found.case("layer", shape, POINTS)
+        rivals = [seconds(record, name, kind) for name, c in LAYERS.items() if not c.functional]
+        timed = [rival for rival in rivals if rival is not None]
+        # One that was left out could have been the fastest.
+        return ratio(min(timed), seconds(record, OURS, kind)) if len(timed) == len(rivals) else None
+
+    return got
+
+
+def _memory(shape: Shape, kind: str) -> Callable[[Found], float | None]:
+    def got(found: Found) -> float | None:
+        return ratio(bytes_a_point(found.case("layer", shape, POINTS), STREAMED, kind), 1e3)
+
+    return got
+
+
+def _step(points: int) -> Callable[[Found], float | None]:
+    def got(found: Found) -> float | None:
+        record = found.case("model", EIGHT, points)
+        return ratio(seconds(record, REFERENCE, STEP), seconds(record, OURS, STEP))
+
+    return got
+
+
+def _flat(kind: str) -> Callable[[Found], float | None]:
+    def got(found: Found) -> float | None:
+        took = {r["points"]: seconds(r, OURS, kind) for r in found.cases("layer", EIGHT)}
+        times = [ratio(took.get(2**k), float(2**k)) for k in range(14, 21)]
+        known = [each for each in times if each is not None]
+        return max(known) / min(known) - 1 if len(known) == len(times) else None
+
+    return got
+
+
+def _feat(name: str) -> Callable[[Found], float | None]:
+    return lambda found: found.feats[name]["counted"] / 2**30 if name in found.feats else None
+
+
+def _heads(shape: Shape) -> str:
+    return "8 heads" if shape == EIGHT else "1 head"
+
+
+def _layer_targets() -> list[Target]:
+    targets = []
+    for shape, faster, alike, memory in (
+        (EIGHT, (2.0, 2.7), (1.3, 1.6), (0.7, 1.3)),
+        (ONE, (3.0, 2.8), (2.0, 2.0), (0.7, 1.3)),
+    ):
+        for index, kind in enumerate(KINDS["layer"]):
+            at = f"{_heads(shape)}, {kind}"
+            targets += [
+                Target(f"{at}: faster than the reference", faster[index], _faster(shape, kind)),
+                Target(
+                    f"{at}: the same, both with an allocator that keeps its pages",
+                    alike[index],
+                    _faster(shape, kind, "kept pages"),
+                ),
+                Target(f"{at}: faster than the fastest rival", 1.0, _against_rivals(shape, kind)),
+                Target(
+                    f"{at}: peak memory, streamed",
+                    memory[index],
+                    _memory(shape, kind),
+                    least=False,
+                    unit="kB a point",
+                ),
+            ]
+    return targets
+
+
+TARGETS: Sequence[Target] = (
+    *_layer_targets(),
+    *(
+        Target(f"8 heads, {kind}: of the matrix-product peak", wanted, _fraction(kind), unit="%")
+        for kind, wanted in ((FORWARD, 0.55), (BACKWARD, 0.58))
+    ),
+    Target("training step, 7225 points: faster than the reference", 1.3, _step(7225)),
+    Target("training step, 972 points: faster than the reference", 1.2, _step(972)),
+    *(
+        Target(
+            f"8 heads, {kind}: spread of the time a point, 2^14 to 2^20 points",
+            0.2,
+            _flat(kind),
+            least=False,
+            unit="%",
+        )
+        for kind in KINDS["layer"]
+    ),
+    *(
+        Target(feat.title, feat.limit / 2**30, _feat(name), least=False, unit="GiB")
+        for name, feat in FEATS.items()
+    ),
+)

@@ -1,0 +1,56 @@
+"""The table of AirfRANS outside the range of the training data."""
+
+from funcattn.experiments.base import Column, NotYet, Run
+from funcattn.experiments.claims import First
+from funcattn.experiments.experiment import Experiment
+
+_ROWS = {
+    "mlp": "Simple MLP",
+    "graphsage": "GraphSAGE",
+    "pointnet": "PointNet",
+    "graph_unet": "Graph U-Net",
+    "meshgraphnet": "MeshGraphNet",
+    "gno": "GNO",
+    "galerkin": "Galerkin",
+    "gnot": "GNOT",
+    "gino": "GINO",
+    "transolver": "Transolver",
+    "funcattn": "Functional attention",
+}
+_HERE = ("funcattn", "transolver", "galerkin", "gino", "mlp")
+_SPLITS = {"reynolds": "reynolds", "incidence": "aoa"}
+_COLUMNS = {
+    f"{split}_{metric}": Column(
+        f"{split.capitalize()}, {words}", path, larger_is_better=metric == "rank"
+    )
+    for split in _SPLITS
+    for metric, words, path in (
+        ("lift", "error of lift", "test.lift_error"),
+        ("rank", "rank correlation", "test.lift_rank_correlation"),
+    )
+}
+
+
+def _run(row: str, column: str) -> Run | NotYet:
+    if row not in _HERE:
+        return NotYet()
+    return Run("airfrans", row, {"data": {"split": _SPLITS[column.partition("_")[0]]}})
+
+
+AIRFRANS = Experiment(
+    name="airfrans",
+    aliases=("table3",),
+    title="AirfRANS out of distribution",
+    unit="relative error of the lift and its rank correlation, both times 100",
+    rows=_ROWS,
+    columns=_COLUMNS,
+    runs={(row, column): _run(row, column) for column in _COLUMNS for row in reversed(_ROWS)},
+    claims=tuple(
+        First(f"functional attention first: {column.title}", "funcattn", name)
+        for name, column in _COLUMNS.items()
+    ),
+    notes=(
+        "The cases are made by a panel method, a proxy without boundary layer and stall.",
+        "The error of lift is a mean, which cases of nearly no lift decide.",
+    ),
+)

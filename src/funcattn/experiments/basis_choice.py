@@ -1,0 +1,54 @@
+"""The table of bases and mechanisms on Airfoil."""
+
+from typing import Any
+
+from funcattn.experiments.base import Column, NotYet, Run
+from funcattn.experiments.claims import Below, First
+from funcattn.experiments.experiment import Experiment
+
+_ROWS = {
+    "fourier": "Fourier",
+    "orthonormal": "Learned, orthonormal",
+    "learned": "Learned",
+}
+_COLUMNS = {
+    "funcattn": Column("Functional attention"),
+    "softmax": Column("Softmax attention"),
+    "galerkin": Column("Galerkin"),
+}
+
+
+def _run(basis: str, mechanism: str) -> Run | NotYet:
+    if (basis, mechanism) == ("fourier", "softmax"):
+        return NotYet("complex coefficients have no softmax")
+    chosen: dict[str, Any] = {} if basis == "learned" else {"network": {"basis": basis}}
+    if mechanism == "funcattn":
+        return Run("airfoil", changes=chosen)
+    if mechanism == "softmax":  # between the coefficients of a learned basis, that is Transolver
+        return Run("airfoil", "transolver", chosen)
+    return NotYet("Galerkin attention between coefficients is not here")
+
+
+BASIS_CHOICE = Experiment(
+    name="basis_choice",
+    aliases=("table7",),
+    title="Choice of basis and mechanism on Airfoil",
+    unit="relative L2 error, times 100",
+    rows=_ROWS,
+    columns=_COLUMNS,
+    runs={(row, column): _run(row, column) for column in _COLUMNS for row in reversed(_ROWS)},
+    claims=(
+        *(
+            First(f"a freely learned basis is the best for {column.title}", "learned", name)
+            for name, column in _COLUMNS.items()
+        ),
+        Below(
+            "functional attention with a Fourier basis is below softmax attention with any",
+            "fourier",
+            "learned",
+            ("funcattn",),
+            than_columns=("softmax",),
+        ),
+    ),
+    notes=("Softmax attention between the coefficients of a learned basis is Transolver.",),
+)

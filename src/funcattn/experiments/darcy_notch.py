@@ -1,0 +1,40 @@
+"""The table of Darcy flow in a triangle with a notch."""
+
+from funcattn.experiments.base import Column, NotYet, Run
+from funcattn.experiments.claims import Below, First
+from funcattn.experiments.experiment import Experiment
+
+_ROWS = {
+    "deeponet": "DeepONet",
+    "pod_deeponet": "POD-DeepONet",
+    "mwt": "MWT",
+    "dgfno": "dgFNO+",
+    "wno": "WNO",
+    "funcattn": "Functional attention",
+    "transolver": "Transolver (not in the paper)",
+    "fno": "FNO (not in the paper)",
+}
+_HERE = ("funcattn", "deeponet", "transolver", "fno")
+
+DARCY_NOTCH = Experiment(
+    name="darcy_notch",
+    aliases=("table4",),
+    title="Darcy flow with a notch",
+    unit="relative L2 error, times 100",
+    rows=_ROWS,
+    columns={"error": Column("Error")},
+    runs={
+        (row, "error"): Run("darcy_notch", row) if row in _HERE else NotYet()
+        for row in (*_HERE, *(row for row in _ROWS if row not in _HERE))
+    },
+    claims=(
+        First("functional attention first on Darcy with a notch", "funcattn", "error"),
+        Below(
+            "functional attention 30 % below WNO on Darcy with a notch",
+            "funcattn",
+            "wno",
+            ("error",),
+            factor=1 / 0.7,
+        ),
+    ),
+)

@@ -1,0 +1,208 @@
+"""Tables in Markdown and LaTeX, figures, and the page of results; all from the numbers."""
+
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from funcattn.experiments.experiment import Experiment, Numbers, Outcome
+from funcattn.training.checkpoint import CheckpointError, write_whole
+
+_OLD = "*"
+"""Marks numbers of an older version of the code."""
+_INTRODUCTION = """\
+# The paper's experiments, run here
+
+Built by `funcattn reproduce --tables` from the results of runs, nothing typed by hand. The results
+are JSON lines in [results/experiments](../results/experiments), each with settings, seed, commit,
+machine, times and curves. `funcattn reproduce --list` shows what has been run, `funcattn reproduce
+NAME --tier smoke|cpu|paper` runs more.
+
+Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller networks, fewer
+and smaller samples, fewer epochs, all methods alike. Its errors cannot be compared with the
+paper's; what can be compared is who is ahead. Entries are means over seeds ± their standard
+deviation, with the number of seeds in brackets; the best of ours is bold; `*` marks an older
+version of the code. "Not run" stands where a run can be started, "not yet" where the method or a
+setting of it is not here. "Against 5 of 15 other methods" says how many of them have been run here.
+"""
+
+
+def markdown_table(outcome: Outcome) -> str:
+    """The paper's numbers beside ours."""
+    experiment = outcome.experiment
+    titles = [c.title for c in experiment.columns.values()]
+    lines = [_line([""] + [f"{t}: {who}" for t in titles for who in ("paper", "ours")])]
+    lines.append("|" + " --- |" * (1 + 2 * len(titles)))
+    best = _best(outcome)
+    for row, name in experiment.rows.items():
+        cells = [name]
+        for column in experiment.columns:
+            numbers = outcome.numbers(row, column)
+            text = _numbers(numbers, "±") if numbers else _short(outcome.why_not(row, column))
+            cells += [
+                _printed(experiment, row, column),
+                f"**{text}**" if best.get(column) == row else text,
+            ]
+        lines.append(_line(cells))
+    return "\n".join(lines) + "\n"
+
+
+def latex_table(outcome: Outcome) -> str:
+    """The same for a document that has booktabs."""
+    experiment = outcome.experiment
+    best = _best(outcome)
+    heads = [
+        rf"\multicolumn{{2}}{{c}}{{{_escaped(column.title)}}}"
+        for column in experiment.columns.values()
+    ]
+    lines = [
+        rf"\begin{{tabular}}{{l{'cc' * len(heads)}}}",
+        r"\toprule",
+        " & ".join(["", *heads]) + r" \\",
+        " & ".join(["", *["paper", "ours"] * len(heads)]) + r" \\",
+        r"\midrule",
+    ]
+    for row, name in experiment.rows.items():
+        cells = [_escaped(name)]
+        for column in experiment.columns:
+            numbers = outcome.numbers(row, column)
+            text = _numbers(numbers, r"$\pm$") if numbers else "--"
+            bold = best.get(column) == row
+            cells += [_printed(experiment, row, column), rf"\textbf{{{text}}}" if bold else text]
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def write_results(
+    outcomes: Sequence[Outcome],
+    page: Path,
+    folder: Path,
+    on_experiment: Callable[[str], None] = lambda name: None,  # noqa: ARG005
+) -> None:
+    """Tables and figures into a folder, and the page that shows them."""
+    sections = [_INTRODUCTION]
+    shown: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        shown.setdefault(outcome.experiment.name, []).append(outcome)
+    for name, tiers in shown.items():
+        on_experiment(name)
+        sections.append(_section(tiers, page, folder))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(page, "\n".join(sections))
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """As PNG and SVG, each whole or not at all, and the same bytes from the same numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for axis in figure.axes:
+        for field in axis.collections:  # triangles by the thousand, as one image
+            field.set_rasterized(True)
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("png", {"dpi": 110}),
+        ("svg", {"dpi": 110, "metadata": {"Date": None}}),
+    )
+    for kind, more in kinds:
+        aside = path.with_name(f".{path.name}.part")
+        buffer = io.BytesIO()
+        with rc_context({"svg.hashsalt": "funcattn"}):  # else its names are made by the clock
+            figure.savefig(buffer, format=kind, bbox_inches="tight", **more)
+        aside.write_bytes(buffer.getvalue())
+        aside.replace(path.with_suffix(f".{kind}"))
+
+
+def _section(tiers: Sequence[Outcome], page: Path, folder: Path) -> str:
+    """Of one experiment: those tiers that have results, or the last one if none has."""
+    experiment = tiers[0].experiment
+    told = [outcome for outcome in tiers if outcome.done()[0]] or list(tiers[-1:])
+    parts = [f"## {experiment.title} (`{experiment.name}`: {', '.join(experiment.aliases)})\n"]
+    for outcome in told:
+        done, able = outcome.done()
+        if able:
+            parts.append(
+                f"Tier `{outcome.tier}`: {done} of {able} runs.{_sentence(experiment.unit)}"
+                f"{_how_made(outcome)}\n"
+            )
+        if experiment.columns:
+            parts.append(markdown_table(outcome))
+            for suffix, table in (("md", markdown_table), ("tex", latex_table)):
+                path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, table(outcome))
+        if experiment.claims:
+            parts.append("".join(f"- {c.verdict(outcome)}\n" for c in experiment.claims))
+        parts += _pictures(outcome, page, folder / "pictures")
+    parts.append("".join(f"- Note: {note}\n" for note in experiment.notes))
+    return "\n".join(part for part in parts if part)
+
+
+def _pictures(outcome: Outcome, page: Path, folder: Path) -> list[str]:
+    """Draw what can be drawn, and show all there are: weights stay where they were trained."""
+    name, said = outcome.experiment.name, []
+    try:
+        for title, figure in outcome.experiment.figures(outcome).items():
+            write_figure(figure, folder / f"{title}-{outcome.tier}.png")
+    except CheckpointError as error:
+        said.append(f"The pictures are of an older version of the code: {error}.\n")
+    for path in sorted(folder.glob(f"{name}*-{outcome.tier}.png")):
+        where = Path(os.path.relpath(path, page.parent)).as_posix()
+        said.append(f"![{path.stem.replace('_', ' ')}]({where})\n")
+    return said
+
+
+def _how_made(outcome: Outcome) -> str:
+    lines = [r.line for run in outcome.experiment.wanted() for r in outcome.found(run)]
+    if not lines:
+        return ""
+    commits, machines = ({line[what] for line in lines} for what in ("commit", "machine"))
+    hours = sum(line["cpu_seconds"] for line in lines) / 3600
+    return (
+        f" {len(lines)} results with all seeds, {hours:.2g} hours of one core; commit "
+        f"{', '.join(sorted(commits))}; {'; '.join(sorted(machines))}."
+    )
+
+
+def _best(outcome: Outcome) -> dict[str, str]:
+    """The row that is ahead in each column with two numbers or more."""
+    best = {}
+    for name, column in outcome.experiment.columns.items():
+        if not column.ranked:
+            continue
+        found = {row: outcome.numbers(row, name) for row in outcome.experiment.rows}
+        means = {row: numbers.mean for row, numbers in found.items() if numbers is not None}
+        if len(means) > 1:
+            best[name] = (max if column.larger_is_better else min)(
+                means, key=lambda row: means[row]
+            )
+    return best
+
+
+def _numbers(numbers: Numbers, sign: str) -> str:
+    spread = f" {sign} {numbers.spread:.2g}" if len(numbers.values) > 1 else ""
+    return f"{numbers.mean:.3g}{spread} ({len(numbers.values)}){'' if numbers.current else _OLD}"
+
+
+def _printed(experiment: Experiment, row: str, column: str) -> str:
+    printed = experiment.printed(row, column)
+    return "" if printed is None else f"{printed}"
+
+
+def _short(why: str) -> str:
+    """Tables have no room for reasons."""
+    return why.partition(":")[0]
+
+
+def _sentence(words: str) -> str:
+    return f" {words[:1].upper()}{words[1:]}." if words else ""
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    table: Mapping[str, str] = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#"}
+    return "".join(table.get(letter, letter) for letter in text)

@@ -1,0 +1,100 @@
+"""The figures of predictions and errors on the six benchmarks, and of learned bases."""
+
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from funcattn.data import Sample
+from funcattn.experiments.base import Run
+from funcattn.experiments.experiment import Experiment, Outcome
+from funcattn.experiments.kept import first_test_sample, last_basis, predicted, restored
+from funcattn.experiments.pde import TASKS
+from funcattn.tasks import Task
+from funcattn.viz import Canvas, Panel, Row, canvas, point_gallery, point_rows
+from funcattn.viz.style import Array
+
+_SHOWN = 8
+"""Basis functions of a network."""
+_MODELS = {"transolver": "Transolver", "funcattn": "functional attention"}
+_BASES = {
+    "funcattn": Run("elasticity"),
+    "transolver": Run("elasticity", "transolver"),
+    "orthonormal": Run("elasticity", changes={"network": {"basis": "orthonormal"}}),
+}
+
+
+def _figures(outcome: Outcome) -> dict[str, Figure]:
+    figures = {}
+    for name in TASKS:
+        folders = {model: outcome.run_folder(Run(name, model)) for model in _MODELS}
+        if all(folders.values()):
+            figures[f"pictures_{name}"] = _predictions(outcome, name)
+    for name, run in _BASES.items():
+        folder = outcome.run_folder(run)
+        if folder is not None:
+            task, surrogate = restored(folder)
+            sample = first_test_sample(task, outcome.cache)
+            functions = last_basis(task, surrogate, sample)
+            most = np.argsort(-functions.std(axis=1), kind="stable")[:_SHOWN]
+            figures[f"pictures_basis_{name}"] = point_gallery(
+                _place(task, sample), list(functions[most]), [f"{number}" for number in most]
+            )
+    return figures
+
+
+def _predictions(outcome: Outcome, name: str) -> Figure:
+    """Truth, predictions and absolute errors of the first test sample."""
+    values: list[Panel] = []
+    errors: list[Panel] = []
+    for model, title in _MODELS.items():
+        folder = outcome.run_folder(Run(name, model))
+        assert folder is not None
+        task, surrogate = restored(folder)
+        sample = first_test_sample(task, outcome.cache)
+        truth, said = _field(sample.target), _field(predicted(task, surrogate, sample))
+        part = 100 * np.linalg.norm(said - truth) / np.linalg.norm(truth)
+        values = values or [Panel("truth", truth, scale="values")]
+        values.append(Panel(title, said, scale="values"))
+        errors.append(
+            Panel(
+                f"error of {title}: {part:.3g} %",
+                np.abs(said - truth),
+                "magma",
+                scale="errors",
+                from_zero=True,
+            )
+        )
+    place = _place(task, sample)
+    return point_rows([Row(TASKS[name], place, values), Row("", place, errors)])
+
+
+def _field(target: Tensor) -> Array:
+    """What is drawn: the last frame; of places and displacements, the length of the latter."""
+    if target.ndim == 3:
+        return np.asarray(target[:, -1, 2:].norm(dim=-1).double().numpy())
+    return np.asarray(target[:, -1].double().numpy())
+
+
+def _place(task: Task, sample: Sample) -> Canvas:
+    return canvas(task.drawn_at(sample).double().numpy(), sample.grid)
+
+
+PICTURES = Experiment(
+    name="pictures",
+    aliases=("figure3", "figure8", "figure9", "figure10", "figure11", "figure12"),
+    title="Predictions, errors and learned bases",
+    unit="",
+    rows={},
+    columns={},
+    runs={},
+    more=(
+        *(Run(task, model) for task in TASKS for model in reversed(_MODELS)),
+        _BASES["orthonormal"],
+    ),
+    figures=_figures,
+    notes=(
+        "Each picture shows the first test sample. Of time-dependent tasks it is the last frame.",
+        "Basis functions are those of the first head of the last layer on Elasticity, the eight "
+        "that vary most.",
+    ),
+)

@@ -1,0 +1,129 @@
+"""The figure of time and memory over the number of points, from what `funcattn bench` measured."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib.figure import Figure
+
+from funcattn.experiments.drawing import curves
+from funcattn.experiments.experiment import Claim, Experiment, Outcome, Verdict
+from funcattn.viz.style import Series
+
+OURS = "functional"
+SHAPE = {"width": 128, "bases": 64, "heads": 8}
+_METHODS = {
+    OURS: "Functional attention",
+    "softmax": "Softmax attention",
+    "performer": "Performer",
+    "linformer": "Linformer",
+    "nystromformer": "Nystromformer",
+    "galerkin": "Galerkin",
+}
+"""Those of the paper's figure, by their names in the benchmark."""
+Quantity = Literal["time", "memory"]
+_LABELS: Mapping[Quantity, str] = {
+    "time": "forward pass, milliseconds",
+    "memory": "forward pass, peak memory, MB",
+}
+_SIXTEENTH = 16
+"""How far apart two sizes are whose times a point are compared."""
+
+
+def measured(path: Path, quantity: Quantity) -> dict[str, dict[int, float]]:
+    """A forward pass of one layer, by method and number of points; empty if nothing is there."""
+    found: dict[str, dict[int, float]] = {}
+    if not path.exists():
+        return found
+    records: Mapping[str, Any] = json.loads(path.read_text())["measurements"]
+    for record in records.values():
+        what = (record.get("part"), record.get("shape"), record["allocator"], record["threads"])
+        if what != ("layer", SHAPE, "default", 1):
+            continue
+        for name, of in record["candidates"].items():
+            value = (
+                1e3 * of.get("forward", {}).get("median", math.nan)
+                if quantity == "time"
+                else of.get("memory", {}).get("forward", {}).get("bytes", math.nan) / 1e6
+            )
+            if name in _METHODS and math.isfinite(value):
+                found.setdefault(name, {})[record["points"]] = value
+    return found
+
+
+@dataclass(frozen=True)
+class Least(Claim):
+    """Functional attention takes least at the largest size at which it was measured."""
+
+    quantity: Quantity
+
+    def verdict(self, outcome: Outcome) -> Verdict:
+        """Against the methods that were measured there."""
+        found = measured(outcome.bench, self.quantity)
+        if OURS not in found:
+            return Verdict(self.text, "not yet", "not measured")
+        points = max(found[OURS])
+        others = {n: of[points] for n, of in found.items() if n != OURS and points in of}
+        if not others:
+            return Verdict(self.text, "not yet", "no other method was measured there")
+        name = min(others, key=lambda other: others[other])
+        ratio = others[name] / found[OURS][points]
+        details = f"{_METHODS[name]} over functional attention is {ratio:.3g} at {points:,} points"
+        details += f", against {len(others)} of {len(_METHODS) - 1} other methods"
+        return Verdict(self.text, "holds" if ratio > 1 else "does not hold", details)
+
+
+@dataclass(frozen=True)
+class Linear(Claim):
+    """Its time a point does not grow."""
+
+    most: float = 1.25
+
+    def verdict(self, outcome: Outcome) -> Verdict:
+        """From a sixteenth of the largest size on."""
+        times = measured(outcome.bench, "time").get(OURS, {})
+        if not times or max(times) // _SIXTEENTH not in times:
+            return Verdict(self.text, "not yet", "not measured")
+        large = max(times)
+        small = large // _SIXTEENTH
+        ratio = times[large] / large / (times[small] / small)
+        details = f"time a point at {large:,} points over that at {small:,} is {ratio:.3g}"
+        return Verdict(self.text, "holds" if ratio <= self.most else "does not hold", details)
+
+
+def _figures(outcome: Outcome) -> dict[str, Figure]:
+    figures = {}
+    for quantity, label in _LABELS.items():
+        lines: dict[str, Series] = {}
+        found = measured(outcome.bench, quantity)
+        for name, title in _METHODS.items():
+            if name in found:
+                points = sorted(found[name])
+                lines[title] = ([float(n) for n in points], [found[name][n] for n in points])
+        if lines:
+            figures[f"scaling_{quantity}"] = curves(lines, x_label="points", y_label=label)
+    return figures
+
+
+SCALING = Experiment(
+    name="scaling",
+    aliases=("figure5",),
+    title="Time and memory over the number of points",
+    unit="",
+    rows={},
+    columns={},
+    runs={},
+    claims=(
+        Least("functional attention is the fastest at many points", "time"),
+        Least("functional attention takes least memory at many points", "memory"),
+        Linear("the time of functional attention grows linearly"),
+    ),
+    figures=_figures,
+    notes=(
+        "Measured by `funcattn bench`, one layer of width 128 with 64 basis functions and 8 heads, "
+        "batch 1, on one CPU core; the paper's is a GPU.",
+    ),
+)

@@ -1,0 +1,66 @@
+"""How large the runs of a tier are: `paper` as printed, `cpu` for two cores, `smoke` for tests.
+
+Every tier trains as the paper does (AdamW, one cycle), all networks alike; `cpu` is the task's own
+profile of that name with fewer epochs where a run would take over twenty minutes on one core.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from funcattn.settings import Profile, RunSettings, changed
+from funcattn.tasks import TASKS
+from funcattn.tasks.few_shot import FewShotSettings, settings_of_rival
+from funcattn.training.setup import with_model
+
+Tier = Profile
+TIERS: tuple[Tier, ...] = ("smoke", "cpu", "paper")
+
+ON_TWO_CORES: Mapping[str, Mapping[str, Any]] = {
+    "elasticity": {"optimisation": {"epochs": 12}},
+    "darcy": {"optimisation": {"epochs": 15}},
+    "burgers": {"optimisation": {"epochs": 25}},
+    "darcy_notch": {"optimisation": {"epochs": 10}},
+    "navier_stokes": {"optimisation": {"epochs": 6}},
+    "airfoil": {"optimisation": {"epochs": 10}},
+    "pipe": {"optimisation": {"epochs": 10}},
+    "plasticity": {"optimisation": {"epochs": 8}},
+    "airfrans": {"optimisation": {"epochs": 20}},
+    "rna": {"optimisation": {"epochs": 18}},
+}
+"""What the tier `cpu` changes in a task's profile."""
+
+INTENTION_WIDTH = 256
+"""Of Intention's encoder at tier cpu, as wide as those of attention and Transolver; the paper's
+1000 channels would take a working day."""
+
+
+@cache
+def tier_settings(task: str, model: str, tier: Tier) -> RunSettings:
+    """The settings of a network on a task at a tier, with seed 0."""
+    return _OWN_WAY.get(task, _of_profile)(task, model, tier)
+
+
+def _of_profile(task: str, model: str, tier: Tier) -> RunSettings:
+    settings = with_model(TASKS[task].defaults(tier, "paper"), model, tier)
+    more = ON_TWO_CORES[task] if tier == "cpu" else {}
+    adjusted: RunSettings = changed(settings, more)
+    return adjusted
+
+
+def _few_shot(task: str, model: str, tier: Tier) -> RunSettings:
+    """The paper's iterations on two cores too; each method has its published network and rate."""
+    settings = TASKS[task].defaults("smoke" if tier == "smoke" else "paper", "paper")
+    if model == "funcattn":
+        return settings
+    assert isinstance(settings, FewShotSettings)
+    rival = settings_of_rival(settings, model)
+    if tier == "smoke":
+        return replace(rival, network=replace(rival.network, width=16))
+    if tier == "cpu" and model == "intention":
+        return replace(rival, network=replace(rival.network, width=INTENTION_WIDTH))
+    return rival
+
+
+_OWN_WAY: dict[str, Callable[[str, str, Tier], RunSettings]] = {"few_shot": _few_shot}

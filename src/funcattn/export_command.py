@@ -1,0 +1,81 @@
+"""`funcattn export`."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from rich.console import Console
+from torch import Tensor
+
+from funcattn.export import axes_of, to_onnx
+from funcattn.models import MODELS
+from funcattn.nn.feature_maps import GridConvolution, Stencil
+from funcattn.serve import Predictor, load
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a trained run as an ONNX file: real units in, real units out.
+
+    The file takes `positions` (b n s), and `values` (b n i), `time` (b) and `context` (b m 2) where
+    the task has them, for any number of samples and points, and gives `prediction` (b n o). Of a
+    network that looks at a grid, it takes the grid of the training samples only. Of a task in time
+    it is one call of the network, for one frame.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """The file to write, .onnx."""
+    mask: bool = False
+    """The file takes `mask` (b n) too, True at real points."""
+    weights: bool = False
+    """The file takes the points' `weights` (b n) too, for a network that was trained with them."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Translate with a sign of life, as it takes some seconds a layer."""
+        if rest:
+            raise ValueError(f"arguments: expected those of --help, got {shlex.join(rest)}")
+        predictor = load(self.run_folder)
+        example = _example(predictor, mask=self.mask, weights=self.weights)
+        with console.status(f"{self.output}: translating, and comparing with the network"):
+            to_onnx(predictor.surrogate, self.output, example, grid=_fixed_grid(predictor))
+        inputs = ", ".join(
+            f"{name} ({' '.join(axes_of(name, tensor))})" for name, tensor in example.items()
+        )
+        console.print(f"{self.output}: takes {inputs}", markup=False, soft_wrap=True)
+
+
+def _fixed_grid(predictor: Predictor) -> tuple[int, ...] | None:
+    """The grid of the training samples where the network cannot do without one."""
+    on_grid = MODELS[predictor.task.settings.model].needs_grid or any(
+        isinstance(module, Stencil | GridConvolution) for module in predictor.surrogate.modules()
+    )
+    return predictor.task.grid if on_grid else None
+
+
+def _example(predictor: Predictor, *, mask: bool, weights: bool) -> dict[str, Tensor]:
+    """Inputs of the shapes that a run's network takes, within the range of its training samples."""
+    task, surrogate = predictor.task, predictor.surrogate
+    n = task.points or 100
+    random = torch.Generator().manual_seed(0)
+    dtype = surrogate.position_range.dtype
+
+    def within(known: Tensor) -> Tensor:
+        low, high = known
+        return low + (high - low) * torch.rand(1, n, len(low), generator=random, dtype=dtype)
+
+    example = {"positions": within(surrogate.position_range)}
+    if task.inputs:
+        example["values"] = within(surrogate.value_range)
+    if task.timed:
+        example["time"] = torch.zeros(1, dtype=dtype)
+    if task.observed:
+        example["context"] = torch.rand(1, 10, 2, generator=random, dtype=dtype)
+    if mask:
+        example["mask"] = torch.ones(1, n, dtype=torch.bool)
+    if weights:
+        example["weights"] = torch.full((1, n), 1 / n, dtype=dtype)
+    return example

@@ -1,0 +1,311 @@
+"""What is kept, what is not measured twice, and what is made of it."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from funcattn.bench import command, runner, targets
+from funcattn.bench.candidates import LAYERS, OURS, REFERENCE, STREAMED, Shape
+from funcattn.bench.command import Bench
+from funcattn.bench.figure import curves
+from funcattn.bench.found import Found, failure, of_peak, seconds
+from funcattn.bench.measure import Say
+from funcattn.bench.report import (
+    blocks,
+    detail,
+    filled,
+    not_measured,
+    over_points,
+    winners,
+    write_pictures,
+)
+from funcattn.bench.runner import Case, Effort, Results, Work, run
+
+EIGHT = Shape(128, 64, 8)
+KINDS = ("forward", "forward + backward")
+
+
+def timed(milliseconds: float, operations: int = 10**9) -> dict[str, Any]:
+    median = milliseconds / 1e3
+    return {
+        "median": median,
+        "quartiles": [0.9 * median, 1.2 * median],
+        "rounds": 5,
+        "operations": operations,
+    }
+
+
+def record(points: int = 2**14, allocator: str = "default", **faster: float) -> dict[str, Any]:
+    """A case in which everything takes 100 ms forward and 300 ms with backward, but for some."""
+    candidates = {}
+    for name in LAYERS:
+        scale = points / 2**14 / faster.get(name.replace(", ", "_").replace(" ", "_"), 1.0)
+        candidates[name] = {
+            "forward": timed(100 * scale),
+            "forward + backward": timed(300 * scale, 3 * 10**9),
+            "memory": {kind: {"bytes": 2000 * points, "bytes a point": 2000.0} for kind in KINDS},
+        }
+    return {
+        "part": "layer",
+        "shape": {"width": 128, "bases": 64, "heads": 8},
+        "points": points,
+        "allocator": allocator,
+        "threads": 1,
+        "candidates": candidates,
+        "rates": {"matrix product": 50e9, "copy": 20e9},
+        "page_faults": 0,
+        "load": 0.5,
+        "too slow": [],
+        "command": "funcattn bench",
+        "commit": "abc",
+        "machine": "a machine",
+        "seed": 0,
+        "versions": {"torch": "2"},
+    }
+
+
+def found_of(*records: dict[str, Any]) -> Found:
+    return Found({str(index): each for index, each in enumerate(records)})
+
+
+def quiet(key: str) -> Say:  # noqa: ARG001
+    return lambda text: None  # noqa: ARG005
+
+
+@pytest.fixture
+def version(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets the version of the code."""
+    return lambda name: monkeypatch.setattr(runner, "code_version", lambda: name)
+
+
+def test_what_was_measured_by_the_same_code_is_skipped(
+    tmp_path: Path, version: Callable[[str], None]
+) -> None:
+    done: list[str] = []
+
+    def work(key: str) -> Work:
+        return Work(key, lambda _: done.append(key) or {"threads": 1, "value": key})
+
+    def go(*keys: str, again: bool = False) -> None:
+        results = Results(tmp_path / "bench.json")
+        run(map(work, keys), results, command="c", again=again, on_work=quiet)
+
+    version("one")
+    go("a")
+    go("a", "b")
+    assert done == ["a", "b"]
+    go("a", again=True)
+    assert done == ["a", "b", "a"]
+    version("two")
+    go("b")
+    assert done == ["a", "b", "a", "b"]
+    kept = json.loads((tmp_path / "bench.json").read_text())["measurements"]
+    assert {key: each["code"] for key, each in kept.items()} == {"a": "one", "b": "two"}
+    assert kept["a"].keys() >= {"commit", "machine", "versions", "command", "seed"}
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+def test_a_process_that_dies_does_not_stop_the_others(
+    tmp_path: Path, version: Callable[[str], None]
+) -> None:
+    def die(say: Say) -> dict[str, Any]:  # noqa: ARG001
+        raise ChildProcessError("ended with code -9")
+
+    version("one")
+    results = Results(tmp_path / "bench.json")
+    works = [Work("bad", die), Work("good", lambda _: {"threads": 1})]
+    assert run(works, results, command="c", again=False, on_work=quiet) == [
+        "bad: ended with code -9"
+    ]
+    assert list(results.records) == ["good"]
+
+
+def test_the_version_is_that_of_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = runner.code_version()
+    assert before == runner.code_version()
+    read = Path.read_bytes
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path: read(path) + b" " * (path.name == "attention.py")
+    )
+    assert runner.code_version() != before
+
+
+def test_quadratic_and_compiled_candidates_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def child(job: dict[str, Any], *_: object) -> dict[str, Any]:
+        asked.append(job)
+        return {"candidates": {name: {} for name in job["candidates"]}}
+
+    monkeypatch.setattr(runner, "in_a_child", child)
+    case = Case("layer", EIGHT, 2**15, "default")
+    found = runner.work_of_case(case, Effort(compiled=False)).measure(print)
+    assert [job["what"] for job in asked] == ["time", "memory"]
+    left_out = LAYERS.keys() - set(asked[0]["candidates"])
+    assert left_out == {"softmax", "functional, compiled"}
+    assert found["too slow"] == ["softmax"]
+    kept = Case("layer", EIGHT, 2**15, "kept pages")
+    runner.work_of_case(kept, Effort()).measure(print)
+    assert [job["what"] for job in asked] == ["time", "memory", "time"]
+
+
+def test_tables_are_made_of_the_records() -> None:
+    found = found_of(record(2**13, functional=2), record(functional=4, linear=5, galerkin=8))
+    table = over_points(found, "layer", EIGHT, "forward")
+    assert table.headers == ["forward, ms", "8,192", "16,384"]
+    assert table.rows[0] == [OURS, "25", "25"]
+    of_detail = detail(found, EIGHT)
+    row = dict(zip(of_detail.headers[1:7], of_detail.rows[0][1:7], strict=True))
+    assert row["forward, ms"] == "25"
+    assert row["quartiles"] == "22.5 - 30"
+    assert row["of peak"] == "80 %"  # 1e9 operations in 25 ms, of 50e9 a second
+    assert row["B a point"] == "2000"
+    assert winners(found, EIGHT).rows[1][:3] == ["16,384", "galerkin", "0.50x"]
+
+
+def test_targets_say_reached_or_not() -> None:
+    fast, slow = record(functional=2.5), record(functional=1.1)
+    kept = record(allocator="kept pages", functional=1.4)
+    title = "8 heads, forward: faster than the reference"
+
+    def verdicts(found: Found) -> dict[str, list[str]]:
+        return {row[0]: row[1:] for row in targets.table(found).rows}
+
+    assert verdicts(found_of(fast))[title] == ["at least 2x", "2.5x", "reached"]
+    assert verdicts(found_of(slow))[title] == ["at least 2x", "1.1x", "not reached"]
+    like = "8 heads, forward: the same, both with an allocator that keeps its pages"
+    assert verdicts(found_of(fast))[like][-1] == "not measured"
+    assert verdicts(found_of(fast, kept))[like][-1] == "reached"
+    streamed = "8 heads, forward: peak memory, streamed"
+    assert verdicts(found_of(fast))[streamed] == [
+        "at most 0.7 kB a point",
+        "2 kB a point",
+        "not reached",
+    ]
+
+
+def test_a_rival_that_was_not_timed_might_have_won() -> None:
+    fast = record(functional=2.5)
+    title = "8 heads, forward: faster than the fastest rival"
+    assert {r[0]: r[3] for r in targets.table(found_of(fast)).rows}[title] == "reached"
+    del fast["candidates"]["galerkin"]
+    assert {r[0]: r[3] for r in targets.table(found_of(fast)).rows}[title] == "not measured"
+
+
+def test_time_a_point_is_flat_only_where_all_sizes_were_measured() -> None:
+    title = "8 heads, forward: spread of the time a point, 2^14 to 2^20 points"
+    sizes = [record(2**k) for k in range(14, 21)]
+    sizes[3]["candidates"][OURS]["forward"] = timed(100 * 2**3 * 1.1)
+    rows = {r[0]: r[2:] for r in targets.table(found_of(*sizes)).rows}
+    assert rows[title] == ["10 %", "reached"]
+    rows = {r[0]: r[2:] for r in targets.table(found_of(*sizes[1:])).rows}
+    assert rows[title] == ["-", "not measured"]
+
+
+def test_a_form_that_failed_is_named_and_has_no_time() -> None:
+    case = record()
+    case["candidates"][OURS] = {"agreement": {"failed": "output is off by 1"}}
+    case["candidates"][STREAMED]["forward"] = {"failed": "out of memory"}
+    case["too slow"] = ["softmax"]
+    del case["candidates"]["softmax"]
+    found = found_of(case)
+    rows = {row[0]: row[1] for row in over_points(found, "layer", EIGHT, "forward").rows}
+    assert (rows[OURS], rows[STREAMED], rows[REFERENCE]) == ("failed", "no memory", "100")
+    assert seconds(case, OURS, "forward") is None
+    assert of_peak(case, OURS, "forward") is None
+    assert failure(case, OURS, "forward") == "output is off by 1"
+    said = "\n".join(not_measured(found))
+    assert "functional, forward: output is off by 1 (16,384 points)" in said
+    assert "softmax: not timed" in said
+
+
+def test_the_picture_shows_the_records(tmp_path: Path) -> None:
+    found = found_of(record(2**13, functional=2), record(functional=4))
+    figure = curves(found.cases("layer", EIGHT))
+    time, weight = figure.axes[:2]
+    lines = {line.get_label(): line for line in time.get_lines()}
+    assert lines.keys() == LAYERS.keys()
+    assert list(lines[OURS].get_xdata()) == [2**13, 2**14]
+    assert list(lines[OURS].get_ydata()) == pytest.approx([25, 25])
+    assert list(weight.get_lines()[0].get_ydata()) == pytest.approx([2e-3 * 2**13, 2e-3 * 2**14])
+    names = {path.name for path in write_pictures(found, tmp_path)}
+    assert names == {"bench-128-64-8.png", "bench-128-64-8.svg"} == set(os.listdir(tmp_path))
+
+
+def test_the_page_of_the_docs_takes_every_block() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "speed.md").read_text()
+    parts = blocks(found_of(record(), record(allocator="kept pages")))
+    once = filled(page, parts)
+    assert filled(once, parts) == once
+    for name, text in parts.items():
+        assert f"<!-- bench: {name} -->\n{text}\n<!-- end -->" in once, name
+    with pytest.raises(ValueError, match=r"marker: expected one of made, .* got 'wrong'"):
+        filled("<!-- bench: wrong --><!-- end -->", parts)
+
+
+def test_the_command_reports_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bench.json").write_text(json.dumps({"measurements": {"a": record(functional=4)}}))
+    page = tmp_path / "page.md"
+    page.write_text("<!-- bench: targets --><!-- end -->")
+    monkeypatch.setattr(command, "run", lambda *_, **__: pytest.fail("nothing is to be measured"))
+    Bench(out=tmp_path / "bench.json", page=page, report_only=True).run([], Console(width=150))
+    said = capsys.readouterr().out
+    assert "8 heads, forward: faster than the reference" in said
+    assert "| 4x | reached |" in page.read_text()
+    with pytest.raises(ValueError, match="arguments: expected those of --help, got --wrong"):
+        Bench().run(["--wrong"], Console())
+
+
+@pytest.mark.parametrize(
+    "allocator", ["kept pages", pytest.param("default", marks=pytest.mark.full)]
+)
+def test_a_child_measures_with_its_allocator(
+    allocator: runner.Allocator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way, tiny: a process of its own, its environment, its answer."""
+    said: list[str] = []
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "0")
+    case = Case("layer", Shape(16, 4, 2), 64, allocator)
+    effort = Effort(rounds=2, seconds=0.0, quadratic_up_to=0, compiled=False)
+    results = Results(tmp_path / "bench.json")
+    work = runner.work_of_case(case, effort)
+    assert run([work], results, command="c", again=False, on_work=lambda _: said.append) == []
+    kept = results.records[case.key]
+    assert kept["candidates"][OURS]["forward"]["rounds"] == 2
+    assert "softmax" in kept["too slow"]
+    assert any("does it agree" in text for text in said)
+    faults = kept["page_faults"]
+    assert faults < 100 if allocator == "kept pages" else faults >= 2**26 / 2**21
+
+
+def test_a_child_that_fails_says_why() -> None:
+    with pytest.raises(ChildProcessError, match="ended with code 1: KeyError: 'nonsense'"):
+        runner.in_a_child({"what": "scale", "name": "nonsense"}, "default", 1, print)
+
+
+def test_what_is_asked_for() -> None:
+    def keys(**asked: Any) -> list[str]:
+        return [work.key for work in Bench(**asked)._work()]
+
+    assert keys(quick=True) == [
+        f"layer 128/64/8, {points} points, default, 1 thread" for points in (1024, 4096, 16384)
+    ]
+    assert keys(parts=("layer",), sizes=(2**20,), threads=2) == [
+        f"layer {shape}, 1048576 points, default, 2 threads"
+        for shape in ("128/64/8", "128/64/1", "256/32/8")
+    ]
+    assert len(keys(parts=("layer",), sizes=(128,))) == 6
+    assert keys(parts=("model",), sizes=(972,)) == ["model 128/64/8, 972 points, default, 1 thread"]
+    assert keys(parts=("scale",)) == [
+        f"scale {name}, 1 thread" for name in ("layer", "training step", "inference")
+    ]
+    assert len(set(keys())) == len(keys())

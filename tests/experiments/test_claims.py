@@ -1,0 +1,119 @@
+"""Verdicts are computed from numbers."""
+
+from typing import Any
+
+import pytest
+
+from funcattn.experiments import EXPERIMENTS
+from funcattn.experiments.claims import Below, Falls, First, Near
+
+PDE, BASES, RIDGE = EXPERIMENTS["pde"], EXPERIMENTS["bases"], EXPERIMENTS["ridge"]
+FIRST = First("first", "funcattn", "darcy")
+
+
+def test_first_holds_with_its_margin(made: Any) -> None:
+    outcome = made.with_errors(
+        PDE,
+        {
+            ("funcattn", "darcy"): [0.02, 0.022, 0.024],
+            ("transolver", "darcy"): [0.03, 0.04, 0.05],
+            ("lno", "darcy"): [0.025, 0.0245, 0.0255],
+        },
+    )
+    assert str(FIRST.verdict(outcome)) == (
+        "first: holds, at tier cpu, 3 seeds, margin 12 % to LNO, against 2 of 17 other methods"
+    )
+
+
+def test_first_does_not_hold(made: Any) -> None:
+    outcome = made.with_errors(
+        PDE,
+        {("funcattn", "darcy"): [0.03, 0.034], ("transolver", "darcy"): [0.031, 0.031, 0.031]},
+    )
+    said = str(FIRST.verdict(outcome))
+    assert said.startswith("first: does not hold, at tier cpu, 2 seeds, margin -3.23 % to Tran")
+    assert "less than the spread of the seeds" in said
+
+
+def test_first_is_not_yet_decided(made: Any) -> None:
+    outcome = made.with_errors(PDE, {("transolver", "darcy"): [0.03]})
+    assert str(FIRST.verdict(outcome)) == "first: not yet"
+
+
+def test_alone_is_not_first(made: Any) -> None:
+    outcome = made.with_errors(PDE, {("funcattn", "darcy"): [0.03]})
+    assert str(FIRST.verdict(outcome)) == "first: not yet, no other method has a run"
+
+
+def test_larger_may_be_better(made: Any) -> None:
+    rna = EXPERIMENTS["rna"]
+    for model, value in (("funcattn", 0.6), ("transolver", 0.5)):
+        run = rna.runs[model, "accuracy"]
+        made.add(run, {"test": {"accuracy": value}})
+    verdict = rna.claims[0].verdict(made.outcome(rna))
+    assert verdict.holds == "holds"
+    assert "margin 20 % to Transolver, against 1 of 6 other methods" in verdict.details
+
+
+def test_a_method_that_is_not_here_is_named(made: Any) -> None:
+    claim = First("w", "gnot", "darcy")
+    verdict = claim.verdict(made.outcome(PDE))
+    assert str(verdict) == "w: not yet, GNOT: the method is not here"
+
+
+def test_older_code_is_told(made: Any) -> None:
+    run = PDE.runs["funcattn", "darcy"]
+    made.add(run, {"test": {"relative_l2": 0.1}}, code="old")
+    outcome = made.with_errors(PDE, {("fno", "darcy"): [0.2]})
+    assert str(FIRST.verdict(outcome)).endswith(", by older code")
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.9, "holds"), (2.1, "does not hold")])
+def test_below_by_a_factor_in_some_column(made: Any, factor: float, holds: str) -> None:
+    outcome = made.with_errors(
+        PDE,
+        {
+            ("funcattn", "darcy"): [0.1],
+            ("fno", "darcy"): [0.2],
+            ("funcattn", "pipe"): [0.1],
+            ("fno", "pipe"): [0.1],
+        },
+    )
+    claim = Below("b", "funcattn", "fno", ("pipe", "darcy", "airfoil"), factor)
+    verdict = claim.verdict(outcome)
+    assert verdict.holds == holds
+    assert "FNO over Functional attention is 2" in verdict.details
+
+
+def test_below_across_columns(made: Any) -> None:
+    outcome = made.with_errors(PDE, {("funcattn", "darcy"): [0.1], ("fno", "pipe"): [0.3]})
+    claim = Below("b", "funcattn", "fno", ("darcy",), than_columns=("pipe",))
+    assert claim.verdict(outcome).holds == "holds"
+    assert Below("b", "funcattn", "fno", ("pipe",)).verdict(outcome).holds == "not yet"
+
+
+def test_near_the_best(made: Any) -> None:
+    outcome = made.with_errors(
+        BASES,
+        {("64", "elasticity"): [0.104], ("128", "elasticity"): [0.1], ("16", "elasticity"): [0.2]},
+    )
+    near = Near("n", "elasticity", 0.05, "64").verdict(outcome)
+    assert near.holds == "holds"
+    assert "4 % above the best, 3 of 6 settings" in near.details
+    assert Near("n", "elasticity", 0.03, "64").verdict(outcome).holds == "does not hold"
+    assert Near("n", "elasticity", 0.5).verdict(outcome).holds == "does not hold"
+    assert Near("n", "elasticity", 1.01).verdict(outcome).holds == "holds"
+    assert Near("n", "darcy", 0.5).verdict(outcome).holds == "not yet"
+
+
+@pytest.mark.parametrize(("last", "holds"), [(5.0, "holds"), (50.0, "does not hold")])
+def test_falls(made: Any, last: float, holds: str) -> None:
+    for start, value in (("0", 30.0), ("3", 20.0), ("6", last)):
+        run = RIDGE.runs[start, "condition"]
+        assert (
+            Falls("f", "condition", ("0", "3", "6")).verdict(made.outcome(RIDGE)).holds == "not yet"
+        )
+        made.add(run, {"measured": {"condition": value}})
+    verdict = Falls("f", "condition", ("0", "3", "6")).verdict(made.outcome(RIDGE))
+    assert verdict.holds == holds
+    assert f"from 0 on: 30, 20, {last:g}" in verdict.details

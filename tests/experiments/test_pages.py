@@ -1,0 +1,169 @@
+"""Tables, figures and the page, from results."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import pytest
+from matplotlib.figure import Figure
+
+from funcattn.experiments import EXPERIMENTS
+from funcattn.experiments.drawing import curves
+from funcattn.experiments.pages import latex_table, markdown_table, write_figure, write_results
+from funcattn.experiments.scaling import SHAPE, measured
+from funcattn.training.checkpoint import CheckpointError
+
+BURGERS, NOTCH = EXPERIMENTS["burgers"], EXPERIMENTS["darcy_notch"]
+RIDGE, SCALING = EXPERIMENTS["ridge"], EXPERIMENTS["scaling"]
+
+
+@pytest.fixture
+def burgers(made: Any) -> Any:
+    """Three methods, one of them by older code and one with a single seed."""
+    errors = {("funcattn", "error"): [0.01, 0.012, 0.014], ("fno", "error"): [0.02]}
+    made.add(BURGERS.runs["galerkin", "error"], {"test": {"relative_l2": 0.03}}, code="old")
+    return made.with_errors(BURGERS, errors)
+
+
+def test_the_markdown_table(burgers: Any) -> None:
+    assert markdown_table(burgers) == (
+        "|  | Error: paper | Error: ours |\n"
+        "| --- | --- | --- |\n"
+        "| FNO | 1.195 | 20 (1) |\n"
+        "| Galerkin | 1.175 | 30 (1)* |\n"
+        "| Transolver | 1.243 | not run |\n"
+        "| Functional attention | 1.081 | **12 ± 2 (3)** |\n"
+    )
+
+
+def test_a_method_that_is_not_here_is_not_yet(made: Any) -> None:
+    assert "| WNO | 0.92 | not yet |" in markdown_table(made.outcome(NOTCH))
+
+
+def test_the_latex_table(burgers: Any) -> None:
+    lines = latex_table(burgers).splitlines()
+    assert lines[0] == r"\begin{tabular}{lcc}"
+    assert r"Functional attention & 1.081 & \textbf{12 $\pm$ 2 (3)} \\" in lines
+    assert r"Transolver & 1.243 & -- \\" in lines
+    assert lines[-1] == r"\end{tabular}"
+
+
+def test_conditions_have_no_best(made: Any) -> None:
+    for start, condition in (("0", 30.0), ("6", 3.0)):
+        values = {"measured": {"condition": condition}, "test": {"relative_l2": 0.1}}
+        curve = {"epoch": [1.0, 2.0], "condition_1": [50.0, condition], "condition_2": [9.0, 9.0]}
+        made.add(RIDGE.runs[start, "error"], values | {"curve": curve})
+    outcome = made.outcome(RIDGE)
+    assert "| alpha = 6 | 8 | 3 (1) |" in markdown_table(outcome)
+    (axis,) = RIDGE.figures(outcome)["ridge_condition"].axes
+    heights = [line.get_ydata()[-1] for line in axis.lines]  # type: ignore[index]
+    assert heights == [19.5, 6.0]
+
+
+def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
+    page, folder = tmp_path / "docs/results.md", tmp_path / "out"
+    told: list[str] = []
+    outcomes = [made.outcome(BURGERS, "paper"), burgers, made.outcome(NOTCH)]
+    write_results(outcomes, page, folder, told.append)
+    text = page.read_text()
+    assert told == ["burgers", "darcy_notch"]
+    assert markdown_table(burgers) in text
+    assert text.count("## Burgers' equation") == 1
+    assert "Tier `paper`: " not in text  # where nothing was run
+    assert (
+        "- functional attention first on Burgers: holds, at tier cpu, 1 seed, margin 40 % to FNO, "
+        "against 2 of 3 other methods, by older code\n"
+    ) in text
+    assert "- functional attention first on Darcy with a notch: not yet\n" in text
+    assert (folder / "tables/burgers-cpu.md").read_text() == markdown_table(burgers)
+    assert (folder / "tables/burgers-cpu.tex").read_text() == latex_table(burgers)
+    assert "5 results with all seeds, 2.5 hours of one core; commit abc; a machine." in text
+    before = text
+    write_results(outcomes, page, folder)
+    assert page.read_text() == before
+
+
+def test_pictures_stay_where_the_weights_are_not(made: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "out/pictures"
+    folder.mkdir(parents=True)
+    for name in ("ridge_condition-cpu.png", "ridge_condition-paper.png", "bases-cpu.png"):
+        (folder / name).touch()
+    write_results([made.outcome(RIDGE)], tmp_path / "docs/page.md", tmp_path / "out")
+    text = (tmp_path / "docs/page.md").read_text()
+    assert text.count("](../out/pictures/") == 1
+    assert "![ridge condition-cpu](../out/pictures/ridge_condition-cpu.png)" in text
+
+
+def test_weights_that_do_not_fit_any_more_are_told(made: Any, tmp_path: Path) -> None:
+    def figures(outcome: Any) -> dict[str, Figure]:  # noqa: ARG001
+        raise CheckpointError("they do not fit")
+
+    outcome = made.outcome(replace(RIDGE, figures=figures))
+    write_results([outcome], tmp_path / "page.md", tmp_path)
+    assert "an older version of the code: they do not fit." in (tmp_path / "page.md").read_text()
+
+
+def test_a_figure_is_the_same_bytes_again(tmp_path: Path) -> None:
+    written = []
+    for name in ("a", "b"):
+        figure = Figure()
+        figure.subplots().scatter([1, 2], [3, 4])
+        write_figure(figure, tmp_path / name / "c.png")
+        written.append([(tmp_path / name / f"c.{kind}").read_bytes() for kind in ("png", "svg")])
+        assert len([*(tmp_path / name).iterdir()]) == 2
+    assert written[0] == written[1]
+    assert matplotlib.image.imread(tmp_path / "a/c.png").std() > 0
+
+
+@pytest.mark.parametrize("top", [4.5, 9000.0], ids=["narrow", "wide"])
+def test_curves_have_numbers_on_both_axes(top: float) -> None:
+    figure = curves({"a": ([5.0, 10.0, 40.0], [3.0, 2.0, top])}, x_label="x", y_label="y")
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    low, high = axis.get_ylim()
+    shown = [tick for tick in axis.get_yticks() if low <= tick <= high]
+    assert len(shown) >= 2
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["5", "10", "40"]
+
+
+def bench(path: Path, times: dict[str, dict[int, float]]) -> None:
+    """What the benchmark would have left."""
+    records: dict[str, Any] = {}
+    for points in {n for of in times.values() for n in of}:
+        candidates = {
+            name: {
+                "forward": {"median": of[points]},
+                "memory": {"forward": {"bytes": 1e6 * points}},
+            }
+            for name, of in times.items()
+            if points in of
+        }
+        about = {"part": "layer", "shape": SHAPE, "allocator": "default", "threads": 1}
+        records[f"{points}"] = about | {"points": points, "candidates": candidates}
+        records[f"{points} others"] = records[f"{points}"] | {"threads": 2, "candidates": {}}
+    path.write_text(json.dumps({"measurements": records}))
+
+
+def test_scaling_reads_the_benchmark(made: Any, tmp_path: Path) -> None:
+    outcome = made.outcome(SCALING)
+    assert [claim.verdict(outcome).holds for claim in SCALING.claims] == ["not yet"] * 3
+    assert SCALING.figures(outcome) == {}
+    times = {
+        "functional": {1024: 0.01, 16384: 0.18},
+        "softmax": {1024: 0.02},
+        "galerkin": {1024: 0.02, 16384: 0.27},
+        "functional, plain": {1024: 0.02, 16384: 0.04},
+    }
+    bench(tmp_path / "bench.json", times)
+    assert measured(tmp_path / "bench.json", "time")["galerkin"] == {1024: 20.0, 16384: 270.0}
+    fastest, leanest, linear = (claim.verdict(outcome) for claim in SCALING.claims)
+    assert fastest.holds == "holds"
+    assert "Galerkin over functional attention is 1.5 at 16,384 points" in fastest.details
+    assert leanest.holds == "does not hold"
+    assert linear.holds == "holds"
+    assert "over that at 1,024 is 1.12" in linear.details
+    assert set(SCALING.figures(outcome)) == {"scaling_time", "scaling_memory"}
+    bench(tmp_path / "bench.json", times | {"functional": {1024: 0.01, 16384: 0.3}})
+    assert [claim.verdict(outcome).holds for claim in SCALING.claims] == ["does not hold"] * 3

@@ -1,0 +1,324 @@
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections import namedtuple
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from funcattn import FunctionalAttention, OperatorTransformer
+from funcattn.models import Encoded, Surrogate, predict_streamed, streaming
+from funcattn.nn import FourierBasis, LatticeDistances, LearnedBasis
+from funcattn.nn.rivals import SoftmaxAttention
+
+N = 53
+SMALL = partial(FunctionalAttention, heads=2, bases=5)
+
+
+def made(dtype: torch.dtype = torch.float64, **options: Any) -> OperatorTransformer:
+    """A small network whose weights are of order one, so that nothing hides in small numbers."""
+    options = {"width": 8, "layers": 3, "attention": SMALL} | options
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        model = OperatorTransformer(2, 1, 3, **options).to(dtype)
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+            else:
+                parameter += 0.1 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def two_bases(width: int, **options: Any) -> FunctionalAttention:
+    return SMALL(width, key_basis=LearnedBasis(width, 2, 5), **options)
+
+
+def fourier(width: int) -> FunctionalAttention:
+    return SMALL(width, basis=FourierBasis([1, 1]), projection="inner_product")
+
+
+MODELS: dict[str, Callable[[], OperatorTransformer]] = {
+    "average": made,
+    "one head": lambda: made(attention=partial(SMALL, heads=1)),
+    "maps at points": lambda: made(attention=partial(SMALL, maps="points")),
+    "transpose": lambda: made(attention=partial(SMALL, projection="transpose")),
+    "inner product": lambda: made(attention=partial(SMALL, projection="inner_product")),
+    "pseudo-inverse": lambda: made(attention=partial(SMALL, projection="pinv")),
+    "plain execution": lambda: made(attention=partial(SMALL, execution="plain")),
+    "two bases": lambda: made(attention=two_bases),
+    "two bases, maps at points": lambda: made(attention=partial(two_bases, maps="points")),
+    "fourier": lambda: made(attention=fourier),
+    "shared basis": lambda: made(share_basis=True),
+    "lattice": lambda: made(encoding=LatticeDistances(2, per_axis=3)),
+    "time": lambda: made(time=True),
+    "no layer": lambda: made(layers=0),
+}
+
+
+@pytest.fixture
+def mesh() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "positions": rng.random((N, 2)),
+        "values": rng.normal(size=(N, 1)),
+        "weights": rng.random(N) * (np.arange(N) > 9),  # the first chunk may weigh nothing
+    }
+
+
+def forward(
+    model: OperatorTransformer | Surrogate,
+    mesh: dict[str, Any],
+    time: float | None = None,
+) -> np.ndarray:
+    dtype = next(model.parameters()).dtype
+    tensors = {name: torch.from_numpy(array)[None].to(dtype) for name, array in mesh.items()}
+    if time is not None:
+        tensors["time"] = torch.tensor([time], dtype=dtype)
+    with torch.no_grad():
+        return model(**tensors)[0].numpy()
+
+
+@pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
+@pytest.mark.parametrize("name", MODELS)
+def test_is_the_forward(name: str, disk: bool, mesh: dict[str, Any], tmp_path: Path) -> None:
+    model = MODELS[name]()
+    time = 0.3 if name == "time" else None
+    out = np.full((N, 3), np.nan)
+    encoded = predict_streamed(
+        model, **mesh, out=out, time=time, scratch=tmp_path if disk else None, chunk=7
+    )
+    np.testing.assert_allclose(out, forward(model, mesh, time), rtol=0, atol=1e-12)
+    positions, values = (torch.from_numpy(mesh[key][:5])[None] for key in ("positions", "values"))
+    np.testing.assert_allclose(
+        model.query(encoded, positions, values)[0].detach(), out[:5], rtol=0, atol=1e-12
+    )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("weighted", [True, False], ids=["weights", "no weights"])
+@pytest.mark.parametrize("chunk", [3, 10, N, 1000])
+@pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
+def test_the_size_of_the_chunks_changes_nothing(
+    chunk: int, disk: bool, weighted: bool, mesh: dict[str, Any], tmp_path: Path
+) -> None:
+    if not weighted:
+        del mesh["weights"]
+    out = np.empty((N, 3))
+    predict_streamed(made(), **mesh, out=out, chunk=chunk, scratch=tmp_path if disk else None)
+    np.testing.assert_allclose(out, forward(made(), mesh), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
+def test_is_the_forward_in_single_precision(
+    disk: bool, mesh: dict[str, Any], tmp_path: Path
+) -> None:
+    model = made(torch.float32)
+    out = np.empty((N, 3), np.float32)
+    predict_streamed(model, **mesh, out=out, chunk=11, scratch=tmp_path if disk else None)
+    expected = forward(model, mesh)
+    assert np.abs(out - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_normalisers_are_applied(mesh: dict[str, Any], tmp_path: Path) -> None:
+    model = Surrogate(
+        made(), space=2, inputs=1, outputs=3, normalise_inputs=True, normalise_outputs=True
+    ).double()
+    rng = torch.Generator().manual_seed(0)
+    fields = [torch.randn(20, k, generator=rng).double() * 3 + 5 for k in (2, 1, 3)]
+    model.fit(*([field] for field in fields))
+    model.eval()
+    out = np.empty((N, 3))
+    predict_streamed(model, **mesh, out=out, chunk=7, scratch=tmp_path)
+    np.testing.assert_allclose(out, forward(model, mesh), rtol=0, atol=1e-11)
+
+
+def test_from_files_to_a_file(mesh: dict[str, Any], tmp_path: Path) -> None:
+    expected = forward(made(), mesh)
+    for name, array in mesh.items():
+        # Another order in memory and of bytes, as files may have them.
+        np.save(tmp_path / f"{name}.npy", np.asfortranarray(array).astype(">f8"))
+    maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in mesh}
+    predict_streamed(made(), **maps, out=tmp_path / "out.npy", chunk=9, scratch=tmp_path)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=0, atol=1e-12)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"positions.npy", "values.npy", "weights.npy", "out.npy"}
+
+
+def test_into_a_memory_map(mesh: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "out.npy"
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(N, 3))
+    predict_streamed(made(), **mesh, out=out, chunk=9)
+    np.testing.assert_allclose(np.load(path), forward(made(), mesh), rtol=0, atol=1e-12)
+
+
+def test_a_mesh_is_encoded_without_fields(mesh: dict[str, Any]) -> None:
+    model, seen = made(), []
+    encoded = predict_streamed(
+        model, **mesh, out=None, chunk=20, progress=lambda done, total: seen.append((done, total))
+    )
+    tensors = {name: torch.from_numpy(array)[None] for name, array in mesh.items()}
+    for ours, theirs in zip(
+        encoded.coefficients, model.encode(**tensors).coefficients, strict=True
+    ):
+        torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
+    assert seen[-1] == (3 * N, 3 * N)
+
+
+def test_progress_counts_every_pass(mesh: dict[str, Any]) -> None:
+    seen: list[tuple[int, int]] = []
+    predict_streamed(
+        made(), **mesh, out=np.empty((N, 3)), chunk=20, progress=lambda *step: seen.append(step)
+    )
+    assert {total for _, total in seen} == {4 * N}
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len(seen) == 4 * 3
+    assert seen[-1][0] == 4 * N
+
+
+@pytest.mark.usefixtures("as_a_user")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positions": np.zeros((N, 3))}, r"positions: expected \(b, n, 2\), got \(1, 53, 3\)"),
+        ({"positions": np.zeros((0, 2)), "values": np.zeros((0, 1))}, "at least one point"),
+        ({"values": None}, r"values: expected \(1, 53, 1\), got None"),
+        ({"values": np.zeros((N - 1, 1))}, r"values: expected \(1, 53, 1\), got \(1, 52, 1\)"),
+        ({"weights": np.ones(N - 1)}, r"weights: expected \(53,\), got \(52,\)"),
+        ({"weights": -np.ones(N)}, "weights: expected finite numbers, none of them negative"),
+        ({"weights": np.full(N, np.nan)}, "weights: expected finite numbers"),
+        ({"weights": np.zeros(N)}, "weights: expected a positive one, got none"),
+        ({"time": 0.5}, "time: expected None"),
+        ({"out": np.zeros((N, 2))}, r"out: expected an array \(53, 3\) of floating point"),
+        ({"out": np.zeros((N, 3), int)}, "out: expected an array .* got .* of int64"),
+        ({"out": np.broadcast_to(0.0, (N, 3))}, "out: expected an array .* that can be written"),
+        ({"out": "fields.txt"}, r"out: expected a name that ends in .npy, got fields.txt"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(
+    mesh: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        predict_streamed(made(), **({"out": np.empty((N, 3))} | mesh | changes))
+
+
+def test_a_network_in_training_is_refused(mesh: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"training mode; call model.eval\(\)"):
+        predict_streamed(made().train(), **mesh, out=None)
+
+
+def test_attention_without_coefficients_is_refused(mesh: dict[str, Any]) -> None:
+    model = made(attention=partial(SoftmaxAttention, heads=2))
+    with pytest.raises(ValueError, match="as FunctionalAttention, got SoftmaxAttention"):
+        predict_streamed(model, **mesh, out=None)
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.mark.parametrize("which", ["scratch", "out"])
+def test_a_disk_without_room_is_told_before_the_work(
+    mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    needed = N * 8 * 8 if which == "scratch" else N * 3 * 8
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, needed - 1))
+    worked: list[object] = []
+    with pytest.raises(OSError, match=f"{which}: expected room for {needed:,} bytes") as told:
+        predict_streamed(
+            made(),
+            **mesh,
+            out=tmp_path / "out.npy" if which == "out" else None,
+            scratch=tmp_path if which == "scratch" else None,
+            progress=lambda *step: worked.append(step),
+        )
+    assert told.value.errno == errno.ENOSPC
+    assert not worked
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_disk_that_fills_up_is_told(
+    mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/full").open("r+b", buffering=0) as full:
+        monkeypatch.setattr(streaming.tempfile, "TemporaryFile", lambda **_: full)
+        with pytest.raises(OSError, match="scratch: expected to write all of it, got: No space"):
+            predict_streamed(made(), **mesh, out=tmp_path / "out.npy", scratch=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def stream_until_killed(folder: Path, mesh: dict[str, Any]) -> None:
+    def progress(done: int, total: int) -> None:
+        if done > 0.9 * total:
+            (folder / "now").touch()
+            time.sleep(60)
+
+    predict_streamed(
+        made(), **mesh, out=folder / "out.npy", scratch=folder, chunk=5, progress=progress
+    )
+
+
+def test_killed_it_leaves_no_output_and_no_scratch(mesh: dict[str, Any], tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(
+        target=stream_until_killed, args=(tmp_path, mesh)
+    )
+    child.start()
+    assert child.pid is not None
+    patience = time.monotonic() + 60
+    while not (tmp_path / "now").exists():
+        assert time.monotonic() < patience
+        assert child.is_alive()
+        time.sleep(0.02)
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    assert {path.name for path in tmp_path.iterdir()} == {"now", f".out.npy.{child.pid}.part"}
+
+
+def test_memory_holds_a_few_chunks_and_not_the_mesh(tmp_path: Path) -> None:
+    """No tensor is larger than the lift of a chunk, which is twice as wide as the features."""
+    model = made(layers=2)
+    positions = np.random.default_rng(0).random((2000, 2))
+    largest = 0
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor) and out.device.type == "cpu":
+                largest = max(largest, out.nbytes)
+            return out
+
+    with Watch():
+        predict_streamed(
+            model,
+            positions,
+            np.zeros((2000, 1)),
+            out=tmp_path / "out.npy",
+            scratch=tmp_path,
+            chunk=100,
+        )
+    assert largest == 100 * 2 * 8 * 8
+    assert np.load(tmp_path / "out.npy").shape == (2000, 3)
+
+
+def test_an_encoded_mesh_is_kept_in_a_file(mesh: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "mesh.safetensors"
+    encoded = predict_streamed(made(time=True), **mesh, out=None, time=0.25)
+    encoded.save(path)
+    again = Encoded.load(path)
+    assert again.nbytes == encoded.nbytes == 3 * 2 * 5 * 4 * 8
+    assert again.time is not None
+    assert torch.equal(again.time, torch.tensor([0.25], dtype=torch.float64))
+    for ours, theirs in zip(again.coefficients, encoded.coefficients, strict=True):
+        assert torch.equal(ours, theirs)
+    assert {file.name for file in tmp_path.iterdir()} == {path.name}
