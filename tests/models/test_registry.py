@@ -1,8 +1,9 @@
 """What every registered network has to do, one test each, over all of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from funcattn.models import MODELS, Shape, build_model, model_entry
+from funcattn.nn import (
+    FourierBasis,
+    FunctionalAttention,
+    GridFourierBasis,
+    LearnedBasis,
+    OrthonormalBasis,
+)
 from funcattn.settings import NetworkSettings
 from funcattn.training.checkpoint import model_tensors, restore_model
 
@@ -198,6 +206,39 @@ def test_what_a_network_cannot_take_is_said() -> None:
         build_model("lno", TINY, Shape(1, 0, 1, context=True))
     with pytest.raises(ValueError, match=r"model: expected one of funcattn, .*, got 'gnn'"):
         model_entry("gnn")
+
+
+@pytest.mark.parametrize("grid", [GRID, None], ids=["grid", "points"])
+@pytest.mark.parametrize(
+    ("basis", "on_grid", "on_points", "projection"),
+    [
+        ("learned", LearnedBasis, LearnedBasis, "average"),
+        ("orthonormal", OrthonormalBasis, OrthonormalBasis, "inner_product"),
+        ("fourier", GridFourierBasis, FourierBasis, "inner_product"),
+    ],
+)
+def test_functional_attention_has_the_basis_that_is_asked_for(
+    basis: Any,
+    on_grid: type[nn.Module],
+    on_points: type[nn.Module],
+    projection: str,
+    grid: tuple[int, ...] | None,
+) -> None:
+    shape = Shape(2, 1, 1, grid=grid is not None, lower=-1.0, upper=2.0)
+    network = build_model("funcattn", replace(TINY, bases=9, basis=basis), shape)
+    layer = network.get_submodule("blocks.0.attention")
+    assert isinstance(layer, FunctionalAttention)
+    assert type(layer.basis) is (on_points if grid is None else on_grid)
+    assert layer.projection == projection
+    assert network(torch.rand(1, POINTS, 2), torch.rand(1, POINTS, 1), grid=grid).isfinite().all()
+
+
+@pytest.mark.parametrize("projection", ["transpose", "pinv"])
+def test_functional_attention_has_the_projection_that_is_asked_for(projection: Any) -> None:
+    network = build_model("funcattn", replace(TINY, projection=projection), Shape(2, 0, 1))
+    layer = network.get_submodule("blocks.0.attention")
+    assert isinstance(layer, FunctionalAttention)
+    assert layer.projection == projection
 
 
 @every_model

@@ -184,8 +184,14 @@ class _Pass:
         count = torch.Size(shape).numel()
         kept = self._buffers.get(name)
         if kept is None or kept.numel() < count:
-            kept = self._buffers[name] = self.x.new_empty(count)
+            kept = self._buffers[name] = buffers.take(count, self.x)
         return kept[:count].view(shape)
+
+    def close(self) -> None:
+        """The memory is for others now."""
+        for kept in self._buffers.values():
+            buffers.give(kept)
+        self._buffers.clear()
 
     def heads_of(self, rows: Tensor) -> Tensor:
         """(B, h d) -> (h, B, d), a view."""
@@ -268,6 +274,7 @@ class _Gather(torch.autograd.Function):
                     of_field, w.unsqueeze(1), out=points.buffer("weighted", *of_field.shape)
                 )
             moments.baddbmm_(points.heads_of(of_field).mT, phi)
+        points.close()
         ctx.link = link
         ctx.save_for_backward(
             x, field, weight, score_weight, score_bias, point_weights, basis, features
@@ -341,6 +348,7 @@ class _Gather(torch.autograd.Function):
                 of_weight.addmm_(both.T, x[sample, rows])
             elif of_given is None:
                 here += of_field
+        points.close()
         ctx.link.give_back(*stored)
         if link.of_values is not None:
             buffers.give(link.of_values)
@@ -384,6 +392,7 @@ class _Scatter(torch.autograd.Function):
                 torch.mm(values, out_weight.T, out=here)
             else:
                 torch.addmm(out_bias, values, out_weight.T, out=here)
+        points.close()
         ctx.link = link
         ctx.has_bias = out_bias is not None
         ctx.save_for_backward(
@@ -416,6 +425,7 @@ class _Scatter(torch.autograd.Function):
                 else:
                     values = stored[sample, rows]
                 of_out_weight.addmm_(link.gradient[sample, rows].T, values)
+        points.close()
         of_bias = link.gradient.sum((0, 1)) if ctx.has_bias else None
         if stored is not None and not link.values_are_gone:
             link.values_are_gone = True
