@@ -192,11 +192,11 @@ def test_part_of_the_gradient_alone() -> None:
 
 
 def saved_bytes(layer: FunctionalAttention, x: Tensor) -> int:
-    """Of what is kept for the gradient, each storage counted once."""
+    """Of what is kept for the gradient, the same memory counted once."""
     seen: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        seen[tensor.data_ptr()] = max(tensor.nbytes, seen.get(tensor.data_ptr(), 0))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -286,6 +286,19 @@ def test_half_precision_and_transforms_are_done_plainly() -> None:
     torch.testing.assert_close(tangent, wanted)
     half = layer.bfloat16()(fields().bfloat16())
     assert half.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("part", ["basis", "basis.features.map", "to_output"])
+def test_parts_that_somebody_watches_are_called(part: str) -> None:
+    layer, seen = build("auto"), []
+    hook = layer.get_submodule(part).register_forward_hook(lambda *call: seen.append(call[2].shape))
+    layer(fields())
+    hook.remove()
+    layer(fields())
+    assert len(seen) == 1
+    layer.get_submodule(part).register_full_backward_hook(lambda *call: seen.append(call[0]))
+    layer(fields().requires_grad_()).sum().backward()
+    assert len(seen) == 2
 
 
 @pytest.mark.usefixtures("as_a_user")

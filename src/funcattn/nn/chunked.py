@@ -58,9 +58,22 @@ def why_not_chunked(layer: "FunctionalAttention", x: Tensor, points: Points) -> 
         return "a transform of functions is at work"
     if x.dtype not in (torch.float32, torch.float64) or layer.to_output.weight.dtype != x.dtype:
         return "its features are not in float32 or float64 as its weights are"
+    if any(_is_watched(part) for part in layer.children()):
+        return "a hook waits for one of its parts to be called"
     if points.weights is not None and points.weights.requires_grad:
         return "the point weights want a gradient"
     return None
+
+
+def _is_watched(module: nn.Module) -> bool:
+    """Whether somebody waits for a call of this module or of one in it: chunks make none."""
+    return any(
+        part._forward_hooks
+        or part._forward_pre_hooks
+        or part._backward_hooks
+        or part._backward_pre_hooks
+        for part in module.modules()
+    )
 
 
 @cache
