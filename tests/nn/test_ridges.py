@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from funcattn.nn import AdditiveRidge, ConvexRidge
-from funcattn.ops import Additive, Convex
+from funcattn.ops import Additive, Convex, ridge_system
 
 FAR = 1e4  # much further than any training would take a parameter
 
@@ -44,15 +44,14 @@ def test_convex_ridge_keeps_a_float32_system_positive_definite_at_any_parameter(
 ) -> None:
     ridge = ConvexRidge()
     ridge.logit.data.fill_(logit)
-    rank_one = torch.ones(1, 1, 3, 3)
-    system = ridge().system(rank_one)
+    system = ridge_system(torch.ones(1, 1, 1, 3), ridge=ridge(), form="dual")  # of rank one
     assert not torch.linalg.cholesky_ex(system).info.any()
 
 
 def test_additive_ridge_is_positive_at_any_parameter() -> None:
     ridge = AdditiveRidge()
     ridge.log_strength.data.fill_(-FAR)
-    system = ridge().system(torch.zeros(1, 1, 3, 3))
+    system = ridge_system(torch.zeros(1, 1, 3, 3), ridge=ridge())
     assert not torch.linalg.cholesky_ex(system).info.any()
 
 

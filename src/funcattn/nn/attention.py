@@ -37,6 +37,7 @@ from funcattn.ops.chunked import Gathered
 from funcattn.ops.linalg import at_least_float32, full_precision
 from funcattn.ops.projections import chosen_projection
 from funcattn.ops.sharding import Ranks, sum_together
+from funcattn.ops.transport_once import transport_once
 
 NOT_LOCAL = (Stencil, GridConvolution, OrthonormalBasis, GridFourierBasis)
 """Modules that look at other points than the one they give a value for."""
@@ -254,7 +255,7 @@ class FunctionalAttention(nn.Module):
         )
         given = prepared(self, x, points)
         coefficients, gathered = coefficients_of_points(self, given, points, store=store)
-        moved = self._transported(coefficients)
+        moved = self._transported(coefficients, transport_once)
         return self.dropout(values_at_points(self, gathered, moved, points))
 
     def _is_chunked(self, x: Tensor, points: Points) -> bool:
@@ -318,19 +319,21 @@ class FunctionalAttention(nn.Module):
         group = self.ranks.group
         return projector(basis, self.projection, weights=weights, mask=points.mask, group=group)
 
-    def _transported(self, coefficients: Tensor) -> Tensor:
+    def _transported(self, coefficients: Tensor, by: Callable[..., Tensor] = transport) -> Tensor:
         """Transport between points and themselves, from the coefficients of their field or, with
         maps at the points, from those of queries, keys and values side by side."""
         if self.maps == "points":
-            return self._moved(*coefficients.chunk(3, -1))
+            return self._moved(*coefficients.chunk(3, -1), by=by)
         # One product for the three maps.
         maps = [_weight(layer) for layer in (self.to_query, self.to_key, self.to_value)]
         weight = torch.cat(maps).to(coefficients.dtype)
-        return self._moved(*(coefficients @ weight.mT).chunk(3, -1))
+        return self._moved(*(coefficients @ weight.mT).chunk(3, -1), by=by)
 
-    def _moved(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def _moved(
+        self, query: Tensor, key: Tensor, value: Tensor, *, by: Callable[..., Tensor] = transport
+    ) -> Tensor:
         ridge = self.ridge() if isinstance(self.ridge, nn.Module) else self.ridge
-        return transport(query, key, value, ridge=ridge, form=self.form)
+        return by(query, key, value, ridge=ridge, form=self.form)
 
     def _mixed(self, x: Tensor, basis: Basis, coefficients: Tensor, points: Points) -> Tensor:
         """Coefficients to values at the points, heads mixed."""

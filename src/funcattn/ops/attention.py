@@ -46,12 +46,12 @@ class Additive:
 
     strength: float | Tensor
 
-    def system(self, gram: Tensor) -> Tensor:
-        """The matrix to invert."""
+    def parts(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """What the Gram matrix of the keys is multiplied by, and what is added to it."""
         strength = _ridge_value(
-            self.strength, gram, "finite and greater than 0", lambda x: (x > 0) & (x < torch.inf)
+            self.strength, key, "finite and greater than 0", lambda x: (x > 0) & (x < torch.inf)
         )
-        return gram + strength * identity_like(gram)
+        return torch.ones_like(strength), strength
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,20 @@ class Convex:
 
     weight: float | Tensor
 
-    def system(self, gram: Tensor) -> Tensor:
-        """The matrix to invert."""
+    def parts(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """What the Gram matrix of the keys is multiplied by, and what is added to it."""
         weight = _ridge_value(
-            self.weight, gram, "greater than 0 and at most 1", lambda x: (x > 0) & (x <= 1)
+            self.weight, key, "greater than 0 and at most 1", lambda x: (x > 0) & (x <= 1)
         )
-        return (1 - weight) * gram + weight * identity_like(gram)
+        return 1 - weight, weight
 
 
 Ridge = float | Tensor | Additive | Convex
+
+
+def ridge_parts(ridge: Ridge, key: Inexact[Tensor, "*batch g d"]) -> tuple[Tensor, Tensor]:
+    """(s, r) of the system s Gram + r I; numbers, or one for each Gram matrix (... 1 1)."""
+    return (ridge if isinstance(ridge, Additive | Convex) else Additive(ridge)).parts(key)
 
 
 def ridge_system(
@@ -77,8 +82,9 @@ def ridge_system(
     """The matrix that is inverted: k = g in the primal form, d in the dual, the smaller in auto."""
     with full_precision(key.device):
         key = key.to(at_least_float32(key.dtype))
-        gram = key @ key.mH if _chosen_form(key, form) == "primal" else key.mH @ key
-    return (ridge if isinstance(ridge, Additive | Convex) else Additive(ridge)).system(gram)
+        gram = key @ key.mH if chosen_form(key, form) == "primal" else key.mH @ key
+    scale, shift = ridge_parts(ridge, key)
+    return scale * gram + shift * identity_like(gram)
 
 
 def transport(
@@ -95,7 +101,7 @@ def transport(
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         system = ridge_system(key, ridge=ridge, form=form)
         show_system(system)
-        if _chosen_form(key, form) == "primal":
+        if chosen_form(key, form) == "primal":
             return query @ (key.mH @ solve_positive(system, value))
         return query @ solve_positive(system, key.mH @ value)
 
@@ -195,7 +201,8 @@ def both_sides(given: Sided) -> tuple[Tensor | None, Tensor | None]:
     return given if isinstance(given, tuple) else (given, given)
 
 
-def _chosen_form(key: Tensor, form: Form) -> Form:
+def chosen_form(key: Tensor, form: Form) -> Form:
+    """The smaller system of the two, where it is not said which."""
     if form not in ("auto", "primal", "dual"):
         raise ValueError(f"form: expected 'auto', 'primal' or 'dual', got {form!r}")
     if form != "auto":
@@ -204,11 +211,11 @@ def _chosen_form(key: Tensor, form: Form) -> Form:
 
 
 def _ridge_value(
-    value: float | Tensor, gram: Tensor, wanted: str, valid: Callable[[Tensor], Tensor]
+    value: float | Tensor, key: Tensor, wanted: str, valid: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """The ridge as a tensor that broadcasts against the Gram matrices (b h k k)."""
+    """The ridge as a tensor that broadcasts against the Gram matrices (b h k k) of keys."""
     given = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
-    heads = gram.shape[:-2]
+    heads = key.shape[:-2]
     if given.ndim > len(heads) or any(
         size not in (1, of_gram)
         for size, of_gram in zip(reversed(given.shape), reversed(heads), strict=False)
@@ -222,7 +229,7 @@ def _ridge_value(
             f"ridge: expected every value {wanted}, so that the system is positive definite, got "
             f"{given.tolist()}"
         )
-    given = given.to(gram.device, real_dtype(gram.dtype))
+    given = given.to(key.device, real_dtype(key.dtype))
     return given if given.ndim == 0 else given[..., None, None]
 
 

@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from funcattn.ops.buffers import buffers
+from funcattn.ops.checks import refuse_second_derivatives
 
 _CHUNK_VALUES = 2**18
 """Values of the basis in a chunk on a CPU: 1 MiB in float32, the share of a core in its cache."""
@@ -285,7 +286,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_sums: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        _refuse_second_derivatives()
+        refuse_second_derivatives()
         x, field, weight, score_weight, score_bias, w, basis, features = ctx.saved_tensors
         link, stored = ctx.link.take(), (basis, features)
         if link.store_is_gone:
@@ -402,7 +403,7 @@ class _Scatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_out: Tensor) -> tuple[Tensor | None, ...]:
-        _refuse_second_derivatives()
+        refuse_second_derivatives()
         x, weight, score_weight, score_bias, basis, stored, *rest = ctx.saved_tensors
         coefficients, out_weight, mask = rest
         link = ctx.link
@@ -431,16 +432,6 @@ class _Scatter(torch.autograd.Function):
             link.values_are_gone = True
             buffers.give(stored)
         return (*(None,) * 7, of_coefficients.mT, of_out_weight, of_bias, None)
-
-
-def _refuse_second_derivatives() -> None:
-    """Gradients that are to be differentiated again come with the gradient mode on."""
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "expected first derivatives only, got create_graph=True: this form of functional "
-            "attention has a gradient of its own, which has none; build the layer with "
-            "execution='plain'"
-        )
 
 
 def _values(

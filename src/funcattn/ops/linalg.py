@@ -15,6 +15,11 @@ def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
     """Solve with a Hermitian positive definite matrix (... k k), by Cholesky: (... k e)."""
     if torch.onnx.is_in_onnx_export():
         return solve_positive_unrolled(matrix, right)
+    return torch.cholesky_solve(right, cholesky(matrix))
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """The lower factor of a Hermitian positive definite matrix (... k k)."""
     factor, info = torch.linalg.cholesky_ex(matrix)
     if values_are_visible(info) and bool(info.any()):
         raise torch.linalg.LinAlgError(  # type: ignore[attr-defined]
@@ -22,7 +27,7 @@ def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
             f"{info.numel()}) that are not, in {matrix.dtype}; use a larger ridge, or look for "
             "input that is not finite with `funcattn.debug()`"
         )
-    return torch.cholesky_solve(right, factor)
+    return factor
 
 
 def solve_positive_unrolled(matrix: Tensor, right: Tensor) -> Tensor:

@@ -1,0 +1,76 @@
+"""The small part as one operation gives what autograd makes of the plain one."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from funcattn.ops import Additive, Convex, Ridge, observe_systems, transport
+from funcattn.ops.transport_once import transport_once
+
+RIDGES: dict[str, Callable[[Tensor], Ridge]] = {
+    "a number": lambda _: 0.3,
+    "learned": lambda value: value.mean(),
+    "additive a head": lambda value: Additive(value),
+    "convex": lambda value: Convex(value.mean()),
+    "convex a head": lambda value: Convex(value),
+}
+
+
+def leaves(bases: int, channels: int) -> list[Tensor]:
+    random = torch.Generator().manual_seed(0)
+    query, key = torch.randn(2, 2, 3, bases, channels, generator=random, dtype=torch.float64)
+    value = torch.randn(2, 3, bases, 4, generator=random, dtype=torch.float64)
+    strength = torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64)
+    return [tensor.clone().requires_grad_() for tensor in (query, key, value, strength)]
+
+
+@pytest.mark.parametrize("ridge", RIDGES.values(), ids=RIDGES.keys())
+@pytest.mark.parametrize("form", ["auto", "primal", "dual"])
+@pytest.mark.parametrize(("bases", "channels"), [(7, 5), (5, 7)], ids=["tall", "wide"])
+def test_value_and_every_gradient_are_those_of_transport(
+    bases: int, channels: int, form: str, ridge: Callable[[Tensor], Ridge]
+) -> None:
+    found = []
+    for by in (transport, transport_once):
+        *fields, strength = leaves(bases, channels)
+        out = by(*fields, ridge=ridge(strength), form=form)
+        out.sin().sum().backward()
+        found.append([out.detach(), *(leaf.grad for leaf in (*fields, strength))])
+    for plain, once in zip(*found, strict=True):
+        assert (plain is None) == (once is None)
+        if plain is not None:
+            torch.testing.assert_close(once, plain, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+def test_gradient_is_that_of_finite_differences(form: str) -> None:
+    def call(*given: Tensor) -> Tensor:
+        return transport_once(*given[:3], ridge=Convex(given[3]), form=form)
+
+    assert torch.autograd.gradcheck(call, leaves(4, 3))
+
+
+def test_the_system_is_shown_to_those_who_observe() -> None:
+    *fields, _ = leaves(7, 5)
+    with observe_systems() as seen:
+        transport_once(*fields, ridge=0.3)
+    with observe_systems() as wanted:
+        transport(*fields, ridge=0.3)
+    torch.testing.assert_close(seen, wanted)
+
+
+def test_a_system_that_is_not_positive_definite_is_refused() -> None:
+    *fields, _ = leaves(7, 5)
+    with torch.no_grad():
+        fields[1].fill_(torch.nan)
+    with pytest.raises(torch.linalg.LinAlgError, match="expected positive definite systems, got 6"):
+        transport_once(*fields, ridge=0.3)
+
+
+def test_second_derivatives_are_refused_in_words() -> None:
+    *fields, _ = leaves(7, 5)
+    out = transport_once(*fields, ridge=0.3)
+    with pytest.raises(RuntimeError, match=r"first derivatives only.*execution='plain'"):
+        torch.autograd.grad(out.sum(), fields[0], create_graph=True)
