@@ -1,4 +1,4 @@
-"""The one command: `funcattn list | info | generate | train | evaluate | predict`."""
+"""Functional attention for operator learning: data, training, prediction, comparison."""
 
 import json
 import os

@@ -1,8 +1,10 @@
 """Networks as ONNX files, for runtimes without PyTorch."""
 
+import logging
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,18 @@ class _RealNumbersOnly(TorchDispatchMode):
         return result
 
 
+@contextmanager
+def _only_errors(name: str) -> Iterator[None]:
+    """A logger that does not speak of packages which are not needed."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _translated(called: _CalledByNames, tensors: tuple[Tensor, ...], *, fixed: bool) -> Any:
     """The network in ONNX's words."""
     axes = tuple(
@@ -102,7 +116,7 @@ def _translated(called: _CalledByNames, tensors: tuple[Tensor, ...], *, fixed: b
         for name, tensor in zip(called.names, tensors, strict=True)
     )
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _only_errors("torch.onnx"):
             # Of the translator about itself.
             warnings.simplefilter("ignore")
             return torch.onnx.export(

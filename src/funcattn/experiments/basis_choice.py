@@ -24,8 +24,10 @@ def _run(basis: str, mechanism: str) -> Run | NotYet:
     chosen: dict[str, Any] = {} if basis == "learned" else {"network": {"basis": basis}}
     if mechanism == "funcattn":
         return Run("airfoil", changes=chosen)
-    if mechanism == "softmax":  # between the coefficients of a learned basis, that is Transolver
-        return Run("airfoil", "transolver", chosen)
+    if (basis, mechanism) == ("learned", "softmax"):  # between coefficients, that is Transolver
+        return Run("airfoil", "transolver")
+    if mechanism == "softmax":
+        return NotYet("softmax attention between coefficients of this basis is not here")
     return NotYet("Galerkin attention between coefficients is not here")
 
 
