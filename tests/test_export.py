@@ -18,7 +18,8 @@ from funcattn import FunctionalAttention, OperatorTransformer, functional_attent
 from funcattn.data import Store, grid_positions
 from funcattn.export import to_onnx
 from funcattn.export_command import Export
-from funcattn.nn import GridFourierBasis, LearnedBasis, OrthonormalBasis
+from funcattn.models.operator_transformer import Mlp
+from funcattn.nn import GridFourierBasis, LatticeDistances, LearnedBasis, OrthonormalBasis
 from funcattn.serve import load
 from funcattn.settings import changed
 from funcattn.tasks.darcy import Darcy
@@ -46,6 +47,14 @@ def network(width: int = 10, layers: int = 1, **attention: Any) -> OperatorTrans
     return OperatorTransformer(
         2, 1, 1, width=width, layers=layers, attention=partial(FunctionalAttention, **settings)
     ).eval()
+
+
+def on_a_lattice() -> OperatorTransformer:
+    """Positions as distances to nodes, as tasks on grids and airfoils have them."""
+    built = network()
+    lattice = LatticeDistances(2, per_axis=3)
+    built.encoding, built.lift = lattice, Mlp(lattice.channels + 1, 20, 10).eval()
+    return built
 
 
 def points(b: int, n: int) -> dict[str, Tensor]:
@@ -120,7 +129,8 @@ def test_a_strictly_exported_program_does_too(what: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(network, id="small"),
+        pytest.param(network, id="small", marks=pytest.mark.full),
+        pytest.param(on_a_lattice, id="lattice"),
         pytest.param(partial(network, bases=3), id="primal", marks=pytest.mark.full),
         pytest.param(partial(network, projection="pinv"), id="pinv", marks=pytest.mark.full),
         pytest.param(partial(network, maps="points"), id="points", marks=pytest.mark.full),

@@ -53,7 +53,11 @@ class LatticeDistances(nn.Module):
             torch.linspace(a, b, self.per_axis, dtype=positions.dtype, device=positions.device)
             for a, b in zip(self.lower, self.upper, strict=True)
         ]
-        nodes = torch.cartesian_prod(*axes).reshape(-1, len(axes)).expand(len(positions), -1, -1)
+        nodes = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+        if torch.onnx.is_in_onnx_export():  # which has no such operation
+            apart = positions.unsqueeze(-2) - nodes  # (b, n, k, s)
+            return apart.square().sum(-1).sqrt().to(dtype)
+        nodes = nodes.expand(positions.shape[0], -1, -1)
         return torch.cdist(positions, nodes, compute_mode="donot_use_mm_for_euclid_dist").to(dtype)
 
 
