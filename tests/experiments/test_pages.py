@@ -143,6 +143,7 @@ def bench(path: Path, times: dict[str, dict[int, float]]) -> None:
         about = {"part": "layer", "shape": SHAPE, "allocator": "default", "threads": 1}
         records[f"{points}"] = about | {"points": points, "candidates": candidates}
         records[f"{points} others"] = records[f"{points}"] | {"threads": 2, "candidates": {}}
+    records["scale layer"] = {"feat": "layer", "points": 2**20, "seconds": 7.0, "threads": 1}
     path.write_text(json.dumps({"measurements": records}))
 
 
