@@ -22,17 +22,12 @@ import numpy as np
 import torch
 
 from funcattn import OperatorTransformer
+from funcattn.bench.memory import status
 from funcattn.models import predict_streamed
 from funcattn.provenance import cpu_seconds, facts
 
 RESULTS = Path(__file__).parent.parent / "results" / "ten_million_points.json"
 SEED = 0
-
-
-def peak_bytes() -> int:
-    """The most memory that this process ever held, VmHWM of Linux."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
 
 
 def made_points(path: Path, points: int) -> None:
@@ -68,7 +63,7 @@ def main() -> None:
 
         encoded = predict_streamed(network, positions, out=out, scratch=folder, progress=progress)
         seconds, cpu = time.perf_counter() - begun, cpu_seconds() - worked
-        peak = peak_bytes()
+        peak = status("VmHWM")
         rows = np.random.default_rng(SEED + 1).choice(asked.points, 1000, replace=False)
         rows.sort()
         with torch.no_grad():

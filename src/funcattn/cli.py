@@ -5,41 +5,30 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zipfile import BadZipFile
 
-import h5py
 import numpy as np
 import platformdirs
 import torch
 import tyro
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from funcattn._version import __version__
 from funcattn.bench.command import Bench
 from funcattn.data import Store, StoreError
 from funcattn.data.matlab import Format as MatlabFormat
-from funcattn.data.npy import open_npy
 from funcattn.experiments.command import Reproduce
 from funcattn.export_command import Export
 from funcattn.models import MODELS
-from funcattn.serve import load
+from funcattn.serve.command import Predict
 from funcattn.settings import Preset, Profile, RunSettings, changed
 from funcattn.tasks import TASKS, Generated, Task
+from funcattn.terminal import progress, refuse
 from funcattn.training.checkpoint import CheckpointError, write_whole
 from funcattn.training.cost import model_cost
 from funcattn.training.loggers import LoggerName
@@ -151,17 +140,17 @@ class Generate:
         if not isinstance(task, Generated):
             raise ValueError(f"generate: {task.name} has no data to make: {task.title}")
         count = task.count if self.samples is None else self.samples
-        with _progress(console) as progress:
-            bar = progress.add_task(f"{self.task}, samples", total=count)
+        with progress(console) as bars:
+            bar = bars.add_task(f"{self.task}, samples", total=count)
             store = _store(
                 self.cache,
-                lambda done, total: progress.update(bar, completed=done, total=total),
+                lambda done, total: bars.update(bar, completed=done, total=total),
                 self.profile,
                 workers=self.workers,
                 scheduler=self.scheduler,
             )
             made = store.made(task.recipe(), task.settings.data.seed, count)
-            progress.update(bar, completed=count)
+            bars.update(bar, completed=count)
         said = made.provenance
         console.print(
             f"{said['samples']} samples, {said['rejected']} draws rejected, "
@@ -239,76 +228,11 @@ class Evaluate:
 
     def run(self, rest: list[str], console: Console) -> None:
         """Evaluate and print."""
-        _refuse(rest)
+        refuse(rest)
         values = evaluate_run(self.run_folder, self.split, Store(self.cache, workers=_WORKERS))
         for name, numbers in values.items():
             mean, spread = float(np.mean(numbers)), float(np.std(numbers))
             console.print(f"{self.split} {name}: [bold]{mean:.5g}[/] +- {spread:.2g} over samples")
-
-
-@dataclass(frozen=True)
-class Predict:
-    """Predict with a trained run.
-
-    INPUT is .npz or .h5 with arrays `positions` (b n s), and `values` (b n i), `mask`, `weights`,
-    `context`, `grid` where needed; OUTPUT, of either kind, gets `prediction` (b n o).
-
-    With --streamed, for one mesh that is larger than memory, INPUT is a folder with positions.npy
-    (n s), and values.npy (n i), weights.npy (n) where needed, and OUTPUT is .npy, (n o).
-    """
-
-    run_folder: File
-    input: File
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    streamed: bool = False
-    """Exact, chunk by chunk: nothing is loaded as a whole."""
-    scratch: Path | None = None
-    """With --streamed: a folder on a disk with room for all features, which saves most of the
-    work."""
-
-    def run(self, rest: list[str], console: Console) -> None:
-        """Read, predict, write."""
-        _refuse(rest)
-        if self.streamed:
-            self._streamed(console)
-            return
-        if self.scratch is not None:
-            raise ValueError("--scratch: expected --streamed with it, got it alone")
-        _check_suffix(self.output)
-        arrays = _read_arrays(self.input)
-        unknown = arrays.keys() - {"positions", "values", "mask", "weights", "context", "grid"}
-        if unknown or "positions" not in arrays:
-            raise ValueError(
-                f"{self.input}: expected positions, and values, mask, weights, context or grid, "
-                f"got {', '.join(sorted(arrays)) or 'nothing'}"
-            )
-        grid = arrays.pop("grid", None)
-        prediction = load(self.run_folder).predict(
-            arrays.pop("positions"),
-            grid=None if grid is None else [int(length) for length in grid],
-            **arrays,
-        )
-        _write_array(self.output, "prediction", prediction)
-        console.print(f"{self.output}: prediction {prediction.shape}", markup=False, soft_wrap=True)
-
-    def _streamed(self, console: Console) -> None:
-        """From files to a file, with progress."""
-        positions = open_npy(self.input / "positions.npy")
-        values, weights = (
-            open_npy(path) if path.exists() else None
-            for path in (self.input / "values.npy", self.input / "weights.npy")
-        )
-        with _progress(console) as progress:
-            bar = progress.add_task("points, layer by layer", total=None)
-            load(self.run_folder).predict_streamed(
-                positions,
-                values,
-                weights=weights,
-                out=self.output,
-                scratch=self.scratch,
-                progress=lambda done, total: progress.update(bar, completed=done, total=total),
-            )
-        console.print(f"{self.output}: prediction", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -324,7 +248,7 @@ class List:
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print tables."""
-        _refuse(rest)
+        refuse(rest)
         if self.what == "models":
             self._models(console)
             return
@@ -403,7 +327,7 @@ class Info:
             console.print(f"A few samples: {picture}", markup=False, soft_wrap=True)
 
     def _run_folder(self, rest: list[str], console: Console) -> None:
-        _refuse(rest)
+        refuse(rest)
         settings = read_settings(Path(self.what))
         record = Path(self.what) / "record.json"
         if record.exists():
@@ -490,19 +414,19 @@ def _trained(
     name: str = "",
 ) -> dict[str, Any]:
     """The record of a run, trained with progress."""
-    with _progress(console) as progress:
-        data = progress.add_task("data", total=None, visible=False)
-        steps = progress.add_task(f"{name} training".strip(), total=None)
+    with progress(console) as bars:
+        data = bars.add_task("data", total=None, visible=False)
+        steps = bars.add_task(f"{name} training".strip(), total=None)
 
         def on_data(done: int, total: int) -> None:
-            progress.update(data, completed=done, total=total, visible=True)
+            bars.update(data, completed=done, total=total, visible=True)
 
         def on_step(state: State, per_epoch: int) -> None:
             epochs = settings.optimisation.epochs
             text = f"{name} epoch {state.epoch + 1} of {epochs}".strip()
             if state.history and state.best_value is not None:
                 text += f", best validation {state.best_value:.4g} (epoch {state.best_epoch})"
-            progress.update(
+            bars.update(
                 steps,
                 completed=state.epoch * per_epoch + state.step,
                 total=epochs * per_epoch,
@@ -551,19 +475,6 @@ def _comparison(
     return table, "\n".join(lines) + "\n"
 
 
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    ) as progress:
-        yield progress
-
-
 def _store(
     cache: Path,
     advance: Callable[[int, int], None],
@@ -597,39 +508,6 @@ def _size(count: int) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} GB"
-
-
-def _refuse(rest: list[str]) -> None:
-    if rest:
-        raise ValueError(f"arguments: expected those of --help, got {shlex.join(rest)}")
-
-
-def _read_arrays(path: Path) -> dict[str, Any]:
-    _check_suffix(path)
-    if path.suffix in (".h5", ".hdf5"):
-        with h5py.File(path) as file:
-            return {name: np.asarray(file[name]) for name in file}
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return dict(file)
-    except (BadZipFile, TypeError) as error:
-        raise ValueError(f"{path}: expected an .npz file, got {error}") from error
-
-
-def _check_suffix(path: Path) -> None:
-    if path.suffix not in (".npz", ".h5", ".hdf5"):
-        raise ValueError(f"{path}: expected a name that ends in .npz, .h5 or .hdf5")
-
-
-def _write_array(path: Path, name: str, array: Any) -> None:
-    aside = path.with_name(f".{path.name}.part")
-    if path.suffix in (".h5", ".hdf5"):
-        with h5py.File(aside, "w") as file:
-            file[name] = array
-    else:
-        with aside.open("wb") as stream:
-            np.savez(stream, **{name: array})
-    os.replace(aside, path)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """`funcattn export`."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from funcattn.export import axes_of, to_onnx
 from funcattn.models import MODELS
 from funcattn.nn.feature_maps import GridConvolution, Stencil
 from funcattn.serve import Predictor, load
+from funcattn.terminal import refuse
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,8 @@ class Export:
     """The file takes the points' `weights` (b n) too, for a network that was trained with them."""
 
     def run(self, rest: list[str], console: Console) -> None:
-        """Translate with a sign of life, as it takes some seconds a layer."""
-        if rest:
-            raise ValueError(f"arguments: expected those of --help, got {shlex.join(rest)}")
+        """Translate with a sign of life, as it takes a while."""
+        refuse(rest)
         predictor = load(self.run_folder)
         example = _example(predictor, mask=self.mask, weights=self.weights)
         with console.status(f"{self.output}: translating, and comparing with the network"):

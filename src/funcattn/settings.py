@@ -43,8 +43,8 @@ class NetworkSettings:
     """Where the learned weight of the convex ridge starts."""
     dropout: float = 0.0
     checkpoint: bool = False
-    """Blocks are computed again for the gradient instead of kept: less memory, a third more
-    time."""
+    """Blocks are computed again for the gradient instead of kept: less memory, one forward pass
+    more."""
 
 
 @dataclass(frozen=True)

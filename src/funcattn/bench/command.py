@@ -30,6 +30,7 @@ from funcattn.bench.runner import (
     work_of_feat,
 )
 from funcattn.bench.scale import FEATS
+from funcattn.terminal import refuse
 
 RESULTS, QUICK_RESULTS = Path("results/bench.json"), Path("runs/bench-quick/bench.json")
 QUICK = Effort(rounds=3, seconds=0.05, quadratic_up_to=2**12, compiled=False)
@@ -64,8 +65,7 @@ class Bench:
 
     def run(self, rest: list[str], console: Console) -> None:
         """Measure with progress, print tables, draw."""
-        if rest:
-            raise ValueError(f"arguments: expected those of --help, got {shlex.join(rest)}")
+        refuse(rest)
         out = self.out or (QUICK_RESULTS if self.quick else RESULTS)
         results = Results(out)
         failures = [] if self.report_only else self._measure(results, console)

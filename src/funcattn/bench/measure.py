@@ -12,13 +12,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import (
-    FlopCounterMode,
-    sdpa_backward_flop_count,
-    sdpa_flop_count,
-)
+from torch.utils.flop_counter import FlopCounterMode
 
 from funcattn.bench.candidates import CANDIDATES, PLAIN, Candidate, Part, Shape, give_weights
+from funcattn.training.cost import ON_CPU
 
 Call = Callable[[], object]
 Say = Callable[[str], None]
@@ -190,21 +187,6 @@ def summary(took: Sequence[float]) -> dict[str, Any]:
     return {"median": middle, "quartiles": [low, high], "rounds": len(took)}
 
 
-def _fused(*args: Any, **kwargs: Any) -> int:  # noqa: ARG001
-    return int(sdpa_flop_count(*args[:3]))
-
-
-def _fused_backward(*args: Any, **kwargs: Any) -> int:  # noqa: ARG001
-    return int(sdpa_backward_flop_count(*args[:4]))
-
-
-# The attention of the CPU, which PyTorch's own counter leaves out.
-_ON_CPU = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _fused,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _fused_backward,
-}
-
-
 def operations(call: Call, *, run_plainly: bool = False) -> int | None:
     """Floating-point operations of the matrix products of a call, two for a multiply-add.
 
@@ -213,7 +195,7 @@ def operations(call: Call, *, run_plainly: bool = False) -> int | None:
     if run_plainly:
         call()
         return None
-    with FlopCounterMode(display=False, custom_mapping=_ON_CPU) as counter:
+    with FlopCounterMode(display=False, custom_mapping=ON_CPU) as counter:
         call()
     return int(counter.get_total_flops())
 

@@ -9,8 +9,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from funcattn.bench.candidates import Candidate
 from funcattn.bench.measure import KINDS, Call, Job, Say, calls, inputs, short
+from funcattn.ops.memory import available_bytes
 
 SMALL = 256
 """Points of the call that warms a process before its memory is weighed."""
@@ -88,7 +91,5 @@ def in_a_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def stay_within_memory() -> None:
     """Let a request for more memory than the machine has fail, instead of the machine."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
-    limit = status("VmData") + int(0.9 * free)
+    limit = status("VmData") + int(0.9 * available_bytes(torch.device("cpu")))
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

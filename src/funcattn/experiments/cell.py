@@ -4,7 +4,6 @@ The folder of a run: cell.json says what to do, progress.json how far it is, log
 run/ holds checkpoints, and of seed 0 at the end the best weights.
 """
 
-import ctypes
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
+from funcattn.bench.memory import peak_rise
 from funcattn.data import Store, collate
 from funcattn.experiments.base import identity
 from funcattn.experiments.results import append_line, run_name
@@ -194,7 +194,7 @@ def measured(
 
 def inference_cost(
     task: Task, surrogate: Surrogate, store: Store, rounds: int = 5
-) -> dict[str, float | None]:
+) -> dict[str, float]:
     """CPU time (the median, ms) and rise of the peak memory (MB) of one prediction."""
     dtype = next(surrogate.parameters()).dtype
     batch = collate([task.splits(store).validation[0]]).to("cpu", dtype)
@@ -205,25 +205,8 @@ def inference_cost(
             start = time.process_time()
             task.predict(network, batch)
             times.append(1e3 * (time.process_time() - start))
-        before = _peak_memory(restart=True)
-        task.predict(network, batch)
-        after = _peak_memory()
-    rise = None if before is None or after is None else after - before
-    return {"inference_ms": sorted(times)[rounds // 2], "inference_mb": rise}
-
-
-def _peak_memory(*, restart: bool = False) -> float | None:
-    """The largest memory this process ever had, or has had since a restart, MB; Linux only."""
-    try:
-        if restart:
-            # Pages that were freed and are still held would hide what the next call takes.
-            ctypes.CDLL(None).malloc_trim(0)
-            Path("/proc/self/clear_refs").write_text("5")
-        said = Path("/proc/self/status").read_text()
-    except (OSError, AttributeError):
-        return None
-    kilobytes = [line.split()[1] for line in said.splitlines() if line.startswith("VmHWM")]
-    return float(kilobytes[0]) / 1024 if kilobytes else None
+        rise = peak_rise(lambda: task.predict(network, batch))
+    return {"inference_ms": sorted(times)[rounds // 2], "inference_mb": rise / 2**20}
 
 
 def _errors_by_observations(network: Surrogate) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from funcattn.experiments.results import Results
 from funcattn.experiments.tiers import TIERS, Tier
 from funcattn.experiments.version import code_version
 from funcattn.settings import RunSettings, changed
+from funcattn.terminal import refuse
 
 CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
 
@@ -68,8 +69,7 @@ class Reproduce:
 
     def run(self, rest: Sequence[str], console: Console) -> None:
         """Run what has no result yet, in order of value, then build the page."""
-        if rest:
-            raise ValueError(f"arguments: expected those of --help, got {shlex.join(rest)}")
+        refuse(rest)
         chosen = [experiment_named(name) for name in self.experiments]
         if self.show or not (chosen or self.tables):
             self._show(console)

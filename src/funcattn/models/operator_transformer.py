@@ -157,7 +157,7 @@ class OperatorTransformer(nn.Module):
         coordinates (`RawPositions`).
     time: the call takes a time for each sample.
     checkpoint: in training, blocks are computed again for the gradient instead of kept: of each
-        only its input stays in memory, for a third more time.
+        only its input stays in memory, for one forward pass more.
 
     Where every layer reads the mesh through coefficients (functional attention with a learned or
     Fourier basis and point-wise features does), `encode` keeps these, and `query` gives the fields

@@ -62,8 +62,8 @@ class FunctionalAttention(nn.Module):
     execution: how self-attention with a learned basis is computed, which changes nothing but
         rounding: "plain", by ordinary operations on all points, which can be differentiated as
         often as one likes; "stored" and "streamed", in chunks of points with a gradient of its own,
-        the basis stored for it or computed again (slower by a quarter, and a few hundred bytes a
-        point instead of thousands). "auto": stored where memory allows it, streamed where not, and
+        the basis stored for it or computed again (slower, in a few hundred bytes a point
+        instead of thousands). "auto": stored where memory allows it, streamed where not, and
         plain where neither can do it, as when it is compiled.
 
     >>> import torch

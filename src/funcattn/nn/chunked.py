@@ -78,7 +78,7 @@ def _is_watched(module: nn.Module) -> bool:
 
 @cache
 def _knows_mass(projection: type) -> bool:
-    # Remembered: to look at a class for the methods of a protocol takes longer than to solve.
+    # Remembered: to look at a class for the methods of a protocol takes its time.
     return issubclass(projection, KnowsMass)
 
 

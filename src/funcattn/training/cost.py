@@ -4,18 +4,29 @@ import math
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+from torch.utils.flop_counter import (
+    FlopCounterMode,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
 
 from funcattn.tasks import Task
 from funcattn.training.setup import build_surrogate
 
 
-def _fused(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:  # noqa: ARG001
-    return int(sdpa_flop_count(query, key, value))
+def _fused(*args: Any, **kwargs: Any) -> int:  # noqa: ARG001
+    return int(sdpa_flop_count(*args[:3]))
+
+
+def _fused_backward(*args: Any, **kwargs: Any) -> int:  # noqa: ARG001
+    return int(sdpa_backward_flop_count(*args[:4]))
 
 
 # The attention of the CPU, which PyTorch's own counter leaves out.
-_ON_CPU = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _fused}
+ON_CPU = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _fused,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _fused_backward,
+}
 
 
 def model_cost(task: Task) -> tuple[int, int]:
@@ -39,6 +50,6 @@ def model_cost(task: Task) -> tuple[int, int]:
     random = torch.Generator().manual_seed(0)  # some networks do more where points are dense
     positions = torch.rand(1, points, task.space, generator=random)
     values = torch.rand(1, points, task.inputs) if task.inputs else None
-    with FlopCounterMode(display=False, custom_mapping=_ON_CPU) as counter:
+    with FlopCounterMode(display=False, custom_mapping=ON_CPU) as counter:
         network.eval()(positions, values, grid=grid, **more)
     return sum(p.numel() for p in network.parameters()), counter.get_total_flops()

@@ -36,7 +36,7 @@ def build_optimisers(
 def _fused(
     kind: type[torch.optim.Adam], parameters: list[nn.Parameter], settings: OptimisationSettings
 ) -> torch.optim.Optimizer:
-    """One pass over each parameter instead of a dozen: a twelfth of a small network's step."""
+    """One pass over each parameter instead of a dozen."""
     return kind(parameters, settings.rate, weight_decay=settings.weight_decay, fused=True)
 
 
