@@ -96,7 +96,7 @@ def test_all_attentions_of_a_task_train_alike(task: str) -> None:
     for tier in TIERS:
         ours, other = (tier_settings(task, model, tier) for model in ("funcattn", "transolver"))
         assert replace(ours, model="transolver") == other
-        assert ours.optimisation.optimiser in ("adam", "adamw")
+        assert (ours.optimisation.optimiser == "muon") == (tier == "cpu")
 
 
 def test_tier_paper_is_the_paper() -> None:

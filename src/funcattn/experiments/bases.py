@@ -17,7 +17,7 @@ _COLUMNS = {task: Column(title) for task, title in TASKS.items()} | {
     "memory": Column("Memory on Elasticity, GB", "measured.inference_mb", scale=1e-3, ranked=False),
 }
 _NOT_ON_TWO_CORES: Mapping[int, Mapping[Tier, str]] = {
-    512: {"cpu": "over twenty minutes on one core"}
+    number: {"cpu": "over twenty minutes on one core"} for number in (256, 512)
 }
 
 
