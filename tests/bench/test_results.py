@@ -304,6 +304,9 @@ def test_what_is_asked_for() -> None:
         for shape in ("128/64/8", "128/64/1", "256/32/8")
     ]
     assert len(keys(parts=("layer",), sizes=(128,))) == 6
+    assert keys(parts=("layer",), sizes=(2**20,), shapes=("128/64/1",)) == [
+        "layer 128/64/1, 1048576 points, default, 1 thread"
+    ]
     assert keys(parts=("model",), sizes=(972,)) == ["model 128/64/8, 972 points, default, 1 thread"]
     assert keys(parts=("scale",)) == [
         f"scale {name}, 1 thread" for name in ("layer", "training step", "inference")

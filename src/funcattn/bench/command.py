@@ -49,6 +49,8 @@ class Bench:
     """One shape, three sizes, few rounds, nothing compiled, no whole networks."""
     sizes: tuple[int, ...] = ()
     """Numbers of points; default: layers 2^7 to 2^20, networks 972, 7225 and 2^14 to 2^20."""
+    shapes: tuple[Literal["128/64/8", "128/64/1", "256/32/8"], ...] = ()
+    """Width, bases and heads of layers; default: all three, with --quick the first."""
     parts: tuple[Literal["layer", "model", "scale"], ...] = ("layer", "model")
     """Layers, networks of 8 layers, single calls with a million points and more."""
     threads: int = 1
@@ -115,12 +117,13 @@ class Bench:
         effort = QUICK if self.quick else Effort()
         layers = self.sizes or (QUICK_SIZES if self.quick else LAYER_SIZES)
         models = () if self.quick else self.sizes or MODEL_SIZES
+        shapes = [shape for shape in SHAPES if str(shape) in self.shapes]
         wanted = []
         if "layer" in self.parts:
             wanted += [
                 Case("layer", shape, points, allocator, self.threads)
                 for points in layers
-                for shape in (SHAPES[:1] if self.quick else SHAPES)
+                for shape in shapes or (SHAPES[:1] if self.quick else SHAPES)
                 for allocator in ALLOCATORS
                 if allocator == "default" or (not self.quick and points <= KEPT_UP_TO)
             ]
