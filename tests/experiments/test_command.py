@@ -104,6 +104,10 @@ def test_runs_for_a_picture_have_one_seed(call: Call, ran: list[Cell]) -> None:
 def test_rna_needs_its_data(call: Call, ran: list[Cell], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--rna: expected the RNA Surface Segmentation Dataset"):
         call("rna")
+    said = call("rna", "burgers")
+    assert "rna, funcattn: not yet, give the RNA Surface Segmentation Dataset by --rna" in said
+    assert {cell.settings.task for cell in ran} == {"burgers"}
+    ran.clear()
     call("rna", rna=Path("surfaces.npz"))
     assert {c.settings.data.path for c in ran} == {str(tmp_path / "surfaces.npz")}
 

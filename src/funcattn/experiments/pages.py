@@ -23,24 +23,27 @@ machine, times and curves. `funcattn reproduce --list` shows what has been run, 
 NAME --tier smoke|cpu|paper` runs more.
 
 Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller networks, fewer
-and smaller samples, fewer epochs, all methods alike. Its errors cannot be compared with the
-paper's; what can be compared is who is ahead. Entries are means over seeds ± their standard
-deviation, with the number of seeds in brackets; the best of ours is bold; `*` marks an older
-version of the code. "Not run" stands where a run can be started, "not yet" where the method or a
-setting of it is not here. "Against 5 of 15 other methods" says how many of them have been run here.
+and smaller samples, fewer epochs, trained by Muon where the paper has AdamW, all methods alike. Its
+errors cannot be compared with the paper's; what can be compared is who is ahead. Entries are means
+over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours is
+bold; `*` marks an older version of the code. "Not run" stands where a run can be started, "not yet"
+where the method or a setting of it is not here. "Against 5 of 15 other methods" says how many of
+them have been run here. Columns without a run are left out here; all are in
+[tables](../results/experiments/tables).
 """
 
 
-def markdown_table(outcome: Outcome) -> str:
-    """The paper's numbers beside ours."""
+def markdown_table(outcome: Outcome, columns: Sequence[str] | None = None) -> str:
+    """The paper's numbers beside ours; columns: some of them, default all."""
     experiment = outcome.experiment
-    titles = [c.title for c in experiment.columns.values()]
+    columns = [*experiment.columns] if columns is None else columns
+    titles = [experiment.columns[name].title for name in columns]
     lines = [_line([""] + [f"{t}: {who}" for t in titles for who in ("paper", "ours")])]
     lines.append("|" + " --- |" * (1 + 2 * len(titles)))
     best = _best(outcome)
     for row, name in experiment.rows.items():
         cells = [name]
-        for column in experiment.columns:
+        for column in columns:
             numbers = outcome.numbers(row, column)
             text = _numbers(numbers, "±") if numbers else _short(outcome.why_not(row, column))
             cells += [
@@ -84,13 +87,14 @@ def write_results(
     on_experiment: Callable[[str], None] = lambda name: None,  # noqa: ARG005
 ) -> None:
     """Tables and figures into a folder, and the page that shows them."""
-    sections = [_INTRODUCTION]
-    shown: dict[str, list[Outcome]] = {}
+    by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        shown.setdefault(outcome.experiment.name, []).append(outcome)
-    for name, tiers in shown.items():
+        by_name.setdefault(outcome.experiment.name, []).append(outcome)
+    shown = {name: _shown(tiers) for name, tiers in by_name.items()}
+    sections = [_INTRODUCTION, _summary([outcome for told in shown.values() for outcome in told])]
+    for name, told in shown.items():
         on_experiment(name)
-        sections.append(_section(tiers, page, folder))
+        sections.append(_section(told, page, folder))
     page.parent.mkdir(parents=True, exist_ok=True)
     write_whole(page, "\n".join(sections))
 
@@ -114,11 +118,50 @@ def write_figure(figure: Figure, path: Path) -> None:
         aside.replace(path.with_suffix(f".{kind}"))
 
 
-def _section(tiers: Sequence[Outcome], page: Path, folder: Path) -> str:
+def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
     """Of one experiment: those tiers that have results, or the last one if none has."""
-    experiment = tiers[0].experiment
-    told = [outcome for outcome in tiers if outcome.done()[0]] or list(tiers[-1:])
-    parts = [f"## {experiment.title} (`{experiment.name}`: {', '.join(experiment.aliases)})\n"]
+    return [outcome for outcome in tiers if outcome.done()[0]] or list(tiers[-1:])
+
+
+def _summary(shown: Sequence[Outcome]) -> str:
+    """How many of the paper's claims hold, and what was found where."""
+    found = [(o.experiment, c.verdict(o)) for o in shown for c in o.experiment.claims]
+    counts = [
+        f"{sum(verdict.holds == holds for _, verdict in found)} {words}"
+        for holds, words in (
+            ("holds", "hold here"),
+            ("does not hold", "do not"),
+            ("not yet", "are not decided yet"),
+        )
+    ]
+    lines = [
+        "## The paper's claims\n",
+        f"Of {len(found)} claims {counts[0]}, {counts[1]}, {counts[2]}.\n",
+        "| | here | |",
+        "| --- | --- | --- |",
+        *(
+            _line([v.claim, v.holds, f"[{e.name}](#{_anchor(e)})"])
+            for e, v in found
+            if v.holds != "not yet"
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _heading(experiment: Experiment) -> str:
+    return f"{experiment.title} (`{experiment.name}`: {', '.join(experiment.aliases)})"
+
+
+def _anchor(experiment: Experiment) -> str:
+    """Of its heading, as GitHub makes it."""
+    kept = (letter for letter in _heading(experiment).lower() if letter.isalnum() or letter in " _")
+    return "".join(kept).replace(" ", "-")
+
+
+def _section(told: Sequence[Outcome], page: Path, folder: Path) -> str:
+    """Of one experiment, at the tiers that are told of."""
+    experiment = told[0].experiment
+    parts = [f"## {_heading(experiment)}\n"]
     for outcome in told:
         done, able = outcome.done()
         if able:
@@ -127,16 +170,31 @@ def _section(tiers: Sequence[Outcome], page: Path, folder: Path) -> str:
                 f"{_how_made(outcome)}\n"
             )
         if experiment.columns:
-            parts.append(markdown_table(outcome))
+            run = [c for c in experiment.columns if _any_number(outcome, c)]
+            parts.append(markdown_table(outcome, run or None))
             for suffix, table in (("md", markdown_table), ("tex", latex_table)):
                 path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(path, table(outcome))
-        if experiment.claims:
-            parts.append("".join(f"- {c.verdict(outcome)}\n" for c in experiment.claims))
+        parts.append(_verdicts(outcome))
         parts += _pictures(outcome, page, folder / "pictures")
     parts.append("".join(f"- Note: {note}\n" for note in experiment.notes))
     return "\n".join(part for part in parts if part)
+
+
+def _any_number(outcome: Outcome, column: str) -> bool:
+    return any(outcome.numbers(row, column) is not None for row in outcome.experiment.rows)
+
+
+def _verdicts(outcome: Outcome) -> str:
+    """One line for each claim that is decided, and one for all that are not."""
+    found = [claim.verdict(outcome) for claim in outcome.experiment.claims]
+    lines = [f"- {verdict}\n" for verdict in found if verdict.holds != "not yet"]
+    waiting = [v.claim + (f" ({v.details})" if v.details else "") for v in found]
+    waiting = [text for text, v in zip(waiting, found, strict=True) if v.holds == "not yet"]
+    if waiting:
+        lines.append(f"- not yet decided: {'; '.join(waiting)}\n")
+    return "".join(lines)
 
 
 def _pictures(outcome: Outcome, page: Path, folder: Path) -> list[str]:
