@@ -151,35 +151,27 @@ def test_few_shot_has_its_error_curve(
         assert value > 0
 
 
-KINDS: dict[str, Run] = {
-    "points": Run("elasticity", "linear_no"),
-    "frames": Run("navier_stokes", "galerkin"),
-    "time": Run("plasticity", "transolver"),
-    "cases": Run("airfrans", "mlp", {"data": {"split": "reynolds", "train": 30, "test": 20}}),
-    "resolution": Run("burgers", "fno"),
-    "notch": Run("darcy_notch", "deeponet"),
-    "channel": Run("pipe", "uno"),
-    "airfoil": Run("airfoil"),
-}
+def _runs() -> dict[str, Run]:
+    """Every run of every experiment that can be made from nothing."""
+    wanted = [run for experiment in EXPERIMENTS.values() for run in experiment.wanted()]
+    able = [run for run in wanted if run.task != "rna" and run.refusal("smoke") is None]
+    distinct = {identity(run.settings("smoke")): run for run in able}.values()
+    return {f"{run.task}-{run.model}-{[*run.changes.values()]}": run for run in distinct}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("run", KINDS.values(), ids=KINDS)
-def test_every_kind_runs(tmp_path: Path, store: Store, run: Run) -> None:
+@pytest.mark.parametrize("run", _runs().values(), ids=_runs())
+def test_every_run_starts_and_fills_its_columns(tmp_path: Path, store: Store, run: Run) -> None:
     assert run_cell(smoke_cell(run, tmp_path, store)) == DONE
     found = Results(tmp_path / "results").find(run.settings("smoke"))
     assert found is not None
-    columns = [
-        column
-        for experiment in EXPERIMENTS.values()
-        for (row, name), wanted in experiment.runs.items()
-        if isinstance(wanted, Run) and wanted.task == run.task
-        for column in [experiment.columns[name]]
-    ]
-    assert columns
-    for column in columns:
-        if column.metric != "measured.condition":  # only functional attention has systems
-            assert found.value(column.metric) is not None, column.metric
+    for experiment in EXPERIMENTS.values():
+        for (_, name), wanted in experiment.runs.items():
+            if wanted == run:
+                metric = experiment.columns[name].metric
+                # At tier smoke one case may be all that lies outside the range: it has no rank.
+                alone = found.line["test_samples"] < 2 and metric.endswith("rank_correlation")
+                assert found.value(metric) is not None or alone, (experiment.name, metric)
 
 
 def test_rna_is_read_from_where_it_lies(tmp_path: Path, store: Store) -> None:
