@@ -37,19 +37,20 @@ def markdown_table(outcome: Outcome, columns: Sequence[str] | None = None) -> st
     """The paper's numbers beside ours; columns: some of them, default all."""
     experiment = outcome.experiment
     columns = [*experiment.columns] if columns is None else columns
-    titles = [experiment.columns[name].title for name in columns]
-    lines = [_line([""] + [f"{t}: {who}" for t in titles for who in ("paper", "ours")])]
-    lines.append("|" + " --- |" * (1 + 2 * len(titles)))
+    heads = [
+        f"{experiment.columns[column].title}: {who}"
+        for column in columns
+        for who in _sources(experiment, column)
+    ]
+    lines = [_line(["", *heads]), "|" + " --- |" * (1 + len(heads))]
     best = _best(outcome)
     for row, name in experiment.rows.items():
         cells = [name]
         for column in columns:
             numbers = outcome.numbers(row, column)
             text = _numbers(numbers, "±") if numbers else _short(outcome.why_not(row, column))
-            cells += [
-                _printed(experiment, row, column),
-                f"**{text}**" if best.get(column) == row else text,
-            ]
+            ours = f"**{text}**" if best.get(column) == row else text
+            cells += _beside(experiment, row, column, ours)
         lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 
@@ -58,15 +59,17 @@ def latex_table(outcome: Outcome) -> str:
     """The same for a document that has booktabs."""
     experiment = outcome.experiment
     best = _best(outcome)
+    sources = {name: _sources(experiment, name) for name in experiment.columns}
     heads = [
-        rf"\multicolumn{{2}}{{c}}{{{_escaped(column.title)}}}"
-        for column in experiment.columns.values()
+        rf"\multicolumn{{{len(sources[name])}}}{{c}}{{{_escaped(column.title)}}}"
+        for name, column in experiment.columns.items()
     ]
+    under = [who for of in sources.values() for who in of]
     lines = [
-        rf"\begin{{tabular}}{{l{'cc' * len(heads)}}}",
+        rf"\begin{{tabular}}{{l{'c' * len(under)}}}",
         r"\toprule",
         " & ".join(["", *heads]) + r" \\",
-        " & ".join(["", *["paper", "ours"] * len(heads)]) + r" \\",
+        " & ".join(["", *under]) + r" \\",
         r"\midrule",
     ]
     for row, name in experiment.rows.items():
@@ -74,8 +77,8 @@ def latex_table(outcome: Outcome) -> str:
         for column in experiment.columns:
             numbers = outcome.numbers(row, column)
             text = _numbers(numbers, r"$\pm$") if numbers else "--"
-            bold = best.get(column) == row
-            cells += [_printed(experiment, row, column), rf"\textbf{{{text}}}" if bold else text]
+            ours = rf"\textbf{{{text}}}" if best.get(column) == row else text
+            cells += _beside(experiment, row, column, ours)
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -137,10 +140,10 @@ def _summary(shown: Sequence[Outcome]) -> str:
     lines = [
         "## The paper's claims\n",
         f"Of {len(found)} claims {counts[0]}, {counts[1]}, {counts[2]}.\n",
-        "| | here | |",
-        "| --- | --- | --- |",
+        "| | here | by how much | |",
+        "| --- | --- | --- | --- |",
         *(
-            _line([v.claim, v.holds, f"[{e.name}](#{_anchor(e)})"])
+            _line([v.claim, v.holds, v.details, f"[{e.name}](#{_anchor(e)})"])
             for e, v in found
             if v.holds != "not yet"
         ),
@@ -243,9 +246,17 @@ def _numbers(numbers: Numbers, sign: str) -> str:
     return f"{numbers.mean:.3g}{spread} ({len(numbers.values)}){'' if numbers.current else _OLD}"
 
 
-def _printed(experiment: Experiment, row: str, column: str) -> str:
+def _sources(experiment: Experiment, column: str) -> list[str]:
+    """Whose numbers a column has: some of the paper's are only in its figures."""
+    printed = any(experiment.printed(row, column) is not None for row in experiment.rows)
+    return ["paper", "ours"] if printed else ["ours"]
+
+
+def _beside(experiment: Experiment, row: str, column: str, ours: str) -> list[str]:
+    """The paper's number and ours."""
     printed = experiment.printed(row, column)
-    return "" if printed is None else f"{printed}"
+    both = ["" if printed is None else f"{printed}", ours]
+    return both[-len(_sources(experiment, column)) :]
 
 
 def _short(why: str) -> str:

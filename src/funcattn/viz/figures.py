@@ -240,7 +240,8 @@ def _plain_image(values: Array) -> Image:
 
 
 def _rows(rows: Sequence[tuple[str, Sequence[tuple[Panel, Canvas]]]]) -> Figure:
-    figure, axes = _axes([[place for _, place in panels] for _, panels in rows], gap=0.6)
+    places = [[place for _, place in panels] for _, panels in rows]
+    figure, axes = _axes(places, gap=0.6, to_the_right=True)
     for line, (name, panels) in zip(axes, rows, strict=True):
         for number, (axis, (panel, place)) in enumerate(zip(line, panels, strict=True)):
             shared = [p for p, _ in panels if panel.scale and p.scale == panel.scale] or [panel]
@@ -265,10 +266,12 @@ def _axes(
     title: float = 0.3,
     most: float = 3.2,
     beside: float = 0.3,
+    to_the_right: bool = False,
 ) -> tuple[Figure, list[list[Axes]]]:
     """A figure with an axis for each canvas, in lines; a panel is about `most` inches at most.
 
     `gap` is for what stands between two panels, `beside` for what stands at the sides of all.
+    `to_the_right`: where a short line goes.
     """
     columns = max(len(line) for line in lines)
     ratio = max(place.ratio for line in lines for place in line)
@@ -279,7 +282,10 @@ def _axes(
     figure = Figure(figsize=size, layout="constrained")
     spec = figure.add_gridspec(len(lines), columns, height_ratios=heights)
     axes = [
-        [figure.add_subplot(spec[row, column]) for column in range(len(line))]
+        [
+            figure.add_subplot(spec[row, column + (columns - len(line)) * to_the_right])
+            for column in range(len(line))
+        ]
         for row, line in enumerate(lines)
     ]
     return figure, axes
