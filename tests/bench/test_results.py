@@ -205,6 +205,7 @@ def test_time_a_point_is_flat_only_where_all_sizes_were_measured() -> None:
     sizes[3]["candidates"][OURS]["forward"] = timed(100 * 2**3 * 1.1)
     rows = {r[0]: r[2:] for r in targets.table(found_of(*sizes)).rows}
     assert rows[title] == ["10 %", "reached"]
+    assert rows[title.replace(":", ", streamed:")] == ["0 %", "reached"]
     rows = {r[0]: r[2:] for r in targets.table(found_of(*sizes[1:])).rows}
     assert rows[title] == ["-", "not measured"]
 

@@ -12,6 +12,8 @@ EIGHT, ONE = Shape(128, 64, 8), Shape(128, 64, 1)
 POINTS = 2**14
 FORWARD, BACKWARD = KINDS["layer"]
 STEP = KINDS["model"][1]
+FORMS = {OURS: "", "functional, stored": ", stored", STREAMED: ", streamed"}
+"""Those whose time a point should not change; as it comes, the layer goes from one to the other."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,9 @@ def _step(points: int) -> Callable[[Found], float | None]:
     return got
 
 
-def _flat(kind: str) -> Callable[[Found], float | None]:
+def _flat(kind: str, form: str) -> Callable[[Found], float | None]:
     def got(found: Found) -> float | None:
-        took = {r["points"]: seconds(r, OURS, kind) for r in found.cases("layer", EIGHT)}
+        took = {r["points"]: seconds(r, form, kind) for r in found.cases("layer", EIGHT)}
         times = [ratio(took.get(2**k), float(2**k)) for k in range(14, 21)]
         known = [each for each in times if each is not None]
         return max(known) / min(known) - 1 if len(known) == len(times) else None
@@ -141,13 +143,14 @@ TARGETS: Sequence[Target] = (
     Target("training step, 972 points: faster than the reference", 1.2, _step(972)),
     *(
         Target(
-            f"8 heads, {kind}: spread of the time a point, 2^14 to 2^20 points",
+            f"8 heads, {kind}{words}: spread of the time a point, 2^14 to 2^20 points",
             0.2,
-            _flat(kind),
+            _flat(kind, form),
             least=False,
             unit="%",
         )
         for kind in KINDS["layer"]
+        for form, words in FORMS.items()
     ),
     *(
         Target(feat.title, feat.limit / 2**30, _feat(name), least=False, unit="GiB")

@@ -82,19 +82,19 @@ class Least(Claim):
 
 @dataclass(frozen=True)
 class Linear(Claim):
-    """Its time a point does not grow."""
+    """The time a point of the streamed form, the one for many points, does not grow."""
 
     most: float = 1.25
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """From a sixteenth of the largest size on."""
-        times = measured(outcome.bench, "time").get(OURS, {})
+        times = measured(outcome.bench, "time").get(STREAMED, {})
         if not times or max(times) // _SIXTEENTH not in times:
             return Verdict(self.text, "not yet", "not measured")
         large = max(times)
         small = large // _SIXTEENTH
         ratio = times[large] / large / (times[small] / small)
-        details = f"time a point at {large:,} points over that at {small:,} is {ratio:.3g}"
+        details = f"streamed, time a point at {large:,} points over that at {small:,}: {ratio:.3g}"
         return Verdict(self.text, "holds" if ratio <= self.most else "does not hold", details)
 
 
