@@ -70,7 +70,8 @@ def _predictions(outcome: Outcome) -> Figure:
             assert sample.context is not None
             _draw(axis, sample.positions, sample.target, predicted(task, network, sample))
             axis.plot(*sample.context.T.numpy(), "o", color=OBSERVED, markersize=5)
-            axis.set_title(f"{_ROWS[row]}, {when}", fontsize=9)
+            name = _ROWS[row].partition(" (")[0]
+            axis.set_title(f"{name},\n{when}", fontsize=9)
     return figure
 
 
