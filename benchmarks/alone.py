@@ -1,0 +1,93 @@
+"""Ours against the reference form, each alone in its process, as in training.
+
+    python benchmarks/alone.py
+
+`funcattn bench` lets fifteen candidates take turns in one process, where the memory that one holds
+changes what the allocator does for the next. Here processes take turns instead: ours, reference,
+ours, ... Writes results/alone.json: the median of the calls of each process, and the ratio of the
+medians over processes. Width 128, 64 bases, float32, one thread, default allocator.
+"""
+
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
+from funcattn.bench.measure import calls, inputs
+from funcattn.provenance import facts
+from funcattn.training.checkpoint import write_whole
+
+CASES: dict[str, tuple[Part, int, int]] = {
+    "layer, 8 heads, 16,384 points": ("layer", 8, 2**14),
+    "layer, 1 head, 16,384 points": ("layer", 1, 2**14),
+    "network of 8 layers, 972 points": ("model", 8, 972),
+    "network of 8 layers, 7,225 points": ("model", 8, 7225),
+}
+PROCESSES, CALLS, WARM = 5, 12, 3
+RESULT = Path("results/alone.json")
+
+
+def milliseconds(case: str, candidate: str) -> dict[str, float]:
+    """Medians of the calls of this process, by kind."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    part, heads, points = CASES[case]
+    shape = Shape(128, 64, heads)
+    module = CANDIDATES[part][candidate].build(shape, points)
+    give_weights(module)
+    found = {}
+    for kind, call in calls(part, module, inputs(part, shape, points)).items():
+        took = []
+        for _ in range(WARM + CALLS):
+            start = time.perf_counter()
+            call()
+            took.append(1e3 * (time.perf_counter() - start))
+        found[kind] = statistics.median(took[WARM:])
+    return found
+
+
+def in_a_process(case: str, candidate: str) -> dict[str, float]:
+    """The same in a fresh process."""
+    asked = [sys.executable, __file__, case, candidate]
+    said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(said)
+    return found
+
+
+def compared(case: str) -> dict[str, dict[str, object]]:
+    """Both forms of a case in turns, by kind."""
+    took: dict[str, dict[str, list[float]]] = {}
+    for _ in range(PROCESSES):
+        for candidate in (OURS, REFERENCE):
+            for kind, each in in_a_process(case, candidate).items():
+                took.setdefault(kind, {}).setdefault(candidate, []).append(round(each, 2))
+    return {
+        kind: {
+            "milliseconds": of,
+            "faster": round(statistics.median(of[REFERENCE]) / statistics.median(of[OURS]), 3),
+        }
+        for kind, of in took.items()
+    }
+
+
+def main() -> None:
+    """Measure, print and write; with a case and a form, only measure that here."""
+    if len(sys.argv) == 3:
+        print(json.dumps(milliseconds(*sys.argv[1:])))
+        return
+    found = {}
+    for case in CASES:
+        found[case] = compared(case)
+        print(case, json.dumps(found[case]), flush=True)
+    record = {"cases": found, "command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
+    write_whole(RESULT, json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
