@@ -23,12 +23,14 @@ machine, times and curves. `funcattn reproduce --list` shows what has been run, 
 NAME --tier smoke|cpu|paper` runs more.
 
 Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller networks, fewer
-and smaller samples, fewer epochs, trained by Muon where the paper has AdamW, all methods alike. Its
-errors cannot be compared with the paper's; what can be compared is who is ahead. Entries are means
-over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours is
-bold; `*` marks an older version of the code. "Not run" stands where a run can be started, "not yet"
-where the method or a setting of it is not here. "Against 5 of 15 other methods" says how many of
-them have been run here. Columns without a run are left out here; all are in
+and smaller samples, fewer epochs, the same for all methods. It trains by Muon where the paper has
+AdamW, which would leave all of them half trained
+([how that was chosen](../results/tier_cpu.json)); networks without blocks, such as FNO, keep AdamW.
+Its errors cannot be compared with the paper's; what can be compared is who is ahead. Entries are
+means over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours
+is bold; `*` marks an older version of the code. "Not run" stands where a run can be started, "not
+yet" where the method or a setting of it is not here. "Against 5 of 15 other methods" says how many
+of them have been run here. Columns without a run are left out here; all are in
 [tables](../results/experiments/tables).
 """
 
