@@ -74,13 +74,13 @@ def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
     assert "Tier `paper`: " not in text  # where nothing was run
     assert (
         "- functional attention first on Burgers: holds, at tier cpu, 1 seed, margin 40 % to FNO, "
-        "against 2 of 3 other methods, by older code\n"
+        "against 2 of 3 other methods of the paper, by older code\n"
     ) in text
     assert "- not yet decided: functional attention first on Darcy with a notch; " in text
     assert "Of 3 claims 1 hold here, 0 do not, 2 are not decided yet." in text
     assert (
         "| functional attention first on Burgers | holds | at tier cpu, 1 seed, margin 40 % to "
-        "FNO, against 2 of 3 other methods, by older code "
+        "FNO, against 2 of 3 other methods of the paper, by older code "
         "| [burgers](#burgers-equation-on-a-finer-grid-burgers-table5) |\n"
     ) in text
     assert (folder / "tables/burgers-cpu.md").read_text() == markdown_table(burgers)

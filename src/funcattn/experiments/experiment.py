@@ -17,6 +17,9 @@ from funcattn.experiments.base import Column, NotYet, Run, paper
 from funcattn.experiments.results import Result, Results
 from funcattn.experiments.tiers import Tier
 
+NOT_IN_PAPER = " (not in the paper)"
+"""How the name of a row ends that is an addition."""
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -105,6 +108,10 @@ class Experiment:
             if isinstance(run, Run) and run not in wanted:
                 wanted.append(run)
         return wanted
+
+    def in_paper(self, row: str) -> bool:
+        """Whether the paper has this row too."""
+        return not self.rows[row].endswith(NOT_IN_PAPER)
 
     def printed(self, row: str, column: str) -> Decimal | int | str | None:
         """The paper's number, "/" where it says so, None where it has none."""

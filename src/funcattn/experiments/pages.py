@@ -30,8 +30,8 @@ Its errors cannot be compared with the paper's; what can be compared is who is a
 means over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours
 is bold; `*` marks an older version of the code. "Not run" stands where a run can be started, "not
 yet" where the method or a setting of it is not here. "Against 5 of 15 other methods" says how many
-of them have been run here. Columns without a run are left out here; all are in
-[tables](../results/experiments/tables).
+of them have been run here; methods that the paper has not are named where they are ahead. Columns
+without a run are left out here; all are in [tables](../results/experiments/tables).
 """
 
 
