@@ -22,7 +22,7 @@ def _in_the_spread(a: Numbers, b: Numbers) -> str:
 
 @dataclass(frozen=True)
 class First(Claim):
-    """A row is the best of its column among those of the paper; others that are ahead are told."""
+    """A row is the best of its column, methods that the paper has not included."""
 
     row: str
     column: str
@@ -36,21 +36,19 @@ class First(Claim):
         asked = [r for r in rows if r != self.row and (r, self.column) in outcome.experiment.runs]
         found = {row: outcome.numbers(row, self.column) for row in asked}
         others = {row: numbers for row, numbers in found.items() if numbers is not None}
-        printed = {row: n for row, n in others.items() if outcome.experiment.in_paper(row)}
-        if not printed:
+        if not others:
             return Verdict(self.text, "not yet", "no other method has a run")
         larger = outcome.experiment.columns[self.column].larger_is_better
-        name, best = (max if larger else min)(printed.items(), key=lambda item: item[1].mean)
-        margin = _margin(ours, best, larger=larger)
-        able = [row for row in asked if outcome.experiment.in_paper(row)]
-        details = (
-            f"margin {100 * margin:.3g} % to {rows[name]}{_in_the_spread(ours, best)}, against "
-            f"{len(printed)} of {len(able)} other methods of the paper"
-        )
-        for row, numbers in others.items():
-            behind = -_margin(ours, numbers, larger=larger)
-            if row not in printed and behind > 0:
-                details += f"; {100 * behind:.3g} % behind {rows[row]}"
+        in_order = sorted(others, key=lambda row: others[row].mean, reverse=larger)
+        in_paper = [row for row in in_order if outcome.experiment.in_paper(row)]
+        margins = {row: _margin(ours, others[row], larger=larger) for row in others}
+        told = [
+            f"margin {100 * margins[row]:.3g} % to {rows[row]}{_in_the_spread(ours, others[row])}"
+            for row in dict.fromkeys((in_order[0], *in_paper[:1]))
+        ]
+        details = ", among the methods of the paper ".join(told)
+        details += f", against {len(others)} of {len(asked)} other methods"
+        margin = margins[in_order[0]]
         return self.decided(outcome, margin > 0, details, [ours, *others.values()])
 
 

@@ -24,14 +24,14 @@ NAME --tier smoke|cpu|paper` runs more.
 
 Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller networks, fewer
 and smaller samples, fewer epochs, the same for all methods. It trains by Muon where the paper has
-AdamW, which would leave all of them half trained
+AdamW, which left the three networks that were tried half trained
 ([how that was chosen](../results/tier_cpu.json)); networks without blocks, such as FNO, keep AdamW.
 Its errors cannot be compared with the paper's; what can be compared is who is ahead. Entries are
 means over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours
 is bold; `*` marks an older version of the code. "Not run" stands where a run can be started, "not
 yet" where the method or a setting of it is not here. "Against 5 of 15 other methods" says how many
-of them have been run here; methods that the paper has not are named where they are ahead. Columns
-without a run are left out here; all are in [tables](../results/experiments/tables).
+of them have been run here; a method that the paper has not counts as any other. Columns without a
+run are left out here; all are in [tables](../results/experiments/tables).
 """
 
 
@@ -132,16 +132,16 @@ def _summary(shown: Sequence[Outcome]) -> str:
     """How many of the paper's claims hold, and what was found where."""
     found = [(o.experiment, c.verdict(o)) for o in shown for c in o.experiment.claims]
     counts = [
-        f"{sum(verdict.holds == holds for _, verdict in found)} {words}"
+        f"{words} {sum(verdict.holds == holds for _, verdict in found)}"
         for holds, words in (
-            ("holds", "hold here"),
-            ("does not hold", "do not"),
+            ("holds", "here hold"),
+            ("does not hold", "do not hold"),
             ("not yet", "are not decided yet"),
         )
     ]
     lines = [
         "## The paper's claims\n",
-        f"Of {len(found)} claims {counts[0]}, {counts[1]}, {counts[2]}.\n",
+        f"Of {len(found)} claims {', '.join(counts)}.\n",
         "| | here | by how much | |",
         "| --- | --- | --- | --- |",
         *(
