@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from funcattn import FunctionalAttention, OperatorTransformer, functional_attention
+from funcattn.cli.export import Export
 from funcattn.data import Store, grid_positions
 from funcattn.export import to_onnx
-from funcattn.export_command import Export
 from funcattn.models.operator_transformer import Mlp
 from funcattn.nn import GridFourierBasis, LatticeDistances, LearnedBasis, OrthonormalBasis
 from funcattn.serve import load

@@ -1,9 +1,13 @@
-"""What the commands share: progress, and a word about arguments that nobody knows."""
+"""What all commands share: where data is kept, progress, and what was asked for."""
 
+import os
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+import platformdirs
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -13,6 +17,14 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
+"""Where made data is kept, unless a command is told another place."""
+
+
+def command_line() -> str:
+    """What this process was called with, for the records."""
+    return shlex.join(["funcattn", *sys.argv[1:]])
 
 
 @contextmanager

@@ -227,7 +227,7 @@ def test_killed_forty_times_and_resumed(tmp_path: Path, store: Store) -> None:
         folder = tmp_path / f"a{number % 2}"
         line = command(KINDS[kind], 60, folder, store)
         running = subprocess.Popen(
-            [sys.executable, "-m", "funcattn.cli", *line],
+            [sys.executable, "-m", "funcattn", *line],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

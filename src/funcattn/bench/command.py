@@ -1,7 +1,5 @@
 """`funcattn bench`."""
 
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,7 +28,7 @@ from funcattn.bench.runner import (
     work_of_feat,
 )
 from funcattn.bench.scale import FEATS
-from funcattn.terminal import refuse
+from funcattn.terminal import command_line, refuse
 
 RESULTS, QUICK_RESULTS = Path("results/bench.json"), Path("runs/bench-quick/bench.json")
 QUICK = Effort(rounds=3, seconds=0.05, quadratic_up_to=2**12, compiled=False)
@@ -107,7 +105,7 @@ class Bench:
                 progress.update(bar, completed=keys[key], description=key)
                 return lambda text: progress.update(bar, description=f"{key}: {text}")
 
-            command = shlex.join(["funcattn", *sys.argv[1:]])
+            command = command_line()
             failures = run(wanted, results, command=command, again=self.again, on_work=on_work)
             progress.update(bar, completed=len(wanted), description="measured")
         return failures

@@ -1,13 +1,11 @@
 """The command `funcattn reproduce`."""
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-import platformdirs
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -23,9 +21,7 @@ from funcattn.experiments.results import Results
 from funcattn.experiments.tiers import TIERS, Tier
 from funcattn.experiments.version import code_version
 from funcattn.settings import RunSettings, changed
-from funcattn.terminal import refuse
-
-CACHE = Path(os.environ.get("FUNCATTN_CACHE", platformdirs.user_cache_path("funcattn")))
+from funcattn.terminal import CACHE, refuse
 
 
 @dataclass(frozen=True)
