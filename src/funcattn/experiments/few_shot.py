@@ -15,10 +15,11 @@ from funcattn.experiments.experiment import Experiment, Outcome
 from funcattn.experiments.kept import first_test_sample, predicted, restored, untrained
 from funcattn.viz.style import OBSERVED, PREDICTION, TRUTH
 
+_ONE_HEAD = "intention_one_head"
 _ROWS = {
     "funcattn": "Functional attention",
     "intention": "Intention",
-    "intention_one_head": "Intention, one head (not in the paper)",
+    _ONE_HEAD: "Intention, one head (not in the paper)",
     "transolver": "Transolver",
     "softmax": "Softmax attention",
 }
@@ -26,7 +27,7 @@ SIZES = ("5", "10", "20", "40")
 
 
 def _run(row: str) -> Run:
-    if row == "intention_one_head":
+    if row == _ONE_HEAD:
         return Run("few_shot", "intention", {"network": {"heads": 1}})
     return Run("few_shot", row)
 
@@ -35,7 +36,7 @@ def _for_picture(run: Run) -> Run:
     return replace(run, changes={**run.changes, "data": {"observations": 4}}, one_seed=True)
 
 
-_PICTURE = {row: _for_picture(_run(row)) for row in _ROWS}
+_PICTURE = {row: _for_picture(_run(row)) for row in _ROWS if row != _ONE_HEAD}
 
 
 def _figures(outcome: Outcome) -> dict[str, Figure]:
@@ -70,8 +71,7 @@ def _predictions(outcome: Outcome) -> Figure:
             assert sample.context is not None
             _draw(axis, sample.positions, sample.target, predicted(task, network, sample))
             axis.plot(*sample.context.T.numpy(), "o", color=OBSERVED, markersize=5)
-            name = _ROWS[row].partition(" (")[0]
-            axis.set_title(f"{name},\n{when}", fontsize=9)
+            axis.set_title(f"{_ROWS[row]},\n{when}", fontsize=9)
     return figure
 
 
