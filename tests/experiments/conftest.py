@@ -48,6 +48,7 @@ class Made:
             "commit": "abc",
             "machine": "a machine",
             "cpu_seconds": 1800.0,
+            "parameters": 1000 + seed,
             **values,
         }
         append_line(self.folder / f"{run.task}.jsonl", line)

@@ -17,6 +17,7 @@ from funcattn.training.checkpoint import CheckpointError
 
 BURGERS, NOTCH = EXPERIMENTS["burgers"], EXPERIMENTS["darcy_notch"]
 RIDGE, SCALING = EXPERIMENTS["ridge"], EXPERIMENTS["scaling"]
+FEW_SHOT = EXPERIMENTS["few_shot"]
 
 
 @pytest.fixture
@@ -50,6 +51,21 @@ def test_the_latex_table(burgers: Any) -> None:
     assert lines[-1] == r"\end{tabular}"
 
 
+def test_a_tier_without_results_of_its_own_is_not_told_of(made: Any, tmp_path: Path) -> None:
+    errors = {"mse": dict.fromkeys(("5", "10", "20", "40"), 0.1)}
+    made.add(FEW_SHOT.runs["funcattn", "5"], {"measured": errors})  # the same at both tiers
+    page, folder = tmp_path / "results.md", tmp_path / "out"
+    outcomes = [made.outcome(FEW_SHOT, "paper"), made.outcome(FEW_SHOT, "cpu")]
+    write_results(outcomes, page, folder)
+    assert "Tier `paper`: " not in page.read_text()
+    made.add(FEW_SHOT.runs["intention", "5"], {"measured": errors}, tier="paper")
+    write_results([made.outcome(FEW_SHOT, "paper"), made.outcome(FEW_SHOT, "cpu")], page, folder)
+    assert "Tier `cpu`: " not in page.read_text()
+    made.add(FEW_SHOT.runs["intention", "5"], {"measured": errors})
+    write_results([made.outcome(FEW_SHOT, "paper"), made.outcome(FEW_SHOT, "cpu")], page, folder)
+    assert page.read_text().index("Tier `paper`: ") < page.read_text().index("Tier `cpu`: ")
+
+
 def test_conditions_have_no_best(made: Any) -> None:
     for start, condition in (("0", 30.0), ("6", 3.0)):
         values = {"measured": {"condition": condition}, "test": {"relative_l2": 0.1}}
@@ -78,6 +94,14 @@ def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
     ) in text
     assert "- not yet decided: functional attention first on Darcy with a notch; " in text
     assert "Of 3 claims here hold 1, do not hold 0, are not decided yet 2." in text
+    assert (
+        "Parameters, and minutes of one core:\n\n"
+        "|  | a run |\n"
+        "| --- | --- |\n"
+        "| FNO | 1,000, 30.0 min |\n"
+        "| Galerkin | 1,000, 30.0 min |\n"
+        "| Functional attention | 1,000, 30.0 min |\n"
+    ) in text
     assert (
         "| functional attention first on Burgers | holds | at tier cpu, 1 seed, margin 40 % to "
         "FNO, against 2 of 3 other methods, by older code "

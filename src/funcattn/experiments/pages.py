@@ -2,6 +2,7 @@
 
 import io
 import os
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from funcattn.experiments.base import NotYet, Run
 from funcattn.experiments.experiment import Experiment, Numbers, Outcome
 from funcattn.training.checkpoint import CheckpointError, write_whole
 
@@ -124,8 +126,17 @@ def write_figure(figure: Figure, path: Path) -> None:
 
 
 def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
-    """Of one experiment: those tiers that have results, or the last one if none has."""
-    return [outcome for outcome in tiers if outcome.done()[0]] or list(tiers[-1:])
+    """Of one experiment: those tiers that have results of their own, or the last if none has."""
+    found = {
+        outcome.tier: {r.name for run in outcome.experiment.wanted() for r in outcome.found(run)}
+        for outcome in tiers
+    }
+    told: list[Outcome] = []
+    by_size = sorted(tiers, key=lambda o: (len(found[o.tier]), tiers.index(o)))
+    for outcome in reversed(by_size):
+        if not any(found[outcome.tier] <= found[other.tier] for other in told):
+            told.append(outcome)
+    return sorted(told, key=tiers.index) if found[told[0].tier] else list(tiers[-1:])
 
 
 def _summary(shown: Sequence[Outcome]) -> str:
@@ -176,7 +187,7 @@ def _section(told: Sequence[Outcome], page: Path, folder: Path) -> str:
             )
         if experiment.columns:
             run = [c for c in experiment.columns if _any_number(outcome, c)]
-            parts.append(markdown_table(outcome, run or None))
+            parts += [markdown_table(outcome, run or None), _costs(outcome, run)]
             for suffix, table in (("md", markdown_table), ("tex", latex_table)):
                 path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,6 +196,35 @@ def _section(told: Sequence[Outcome], page: Path, folder: Path) -> str:
         parts += _pictures(outcome, page, folder / "pictures")
     parts.append("".join(f"- Note: {note}\n" for note in experiment.notes))
     return "\n".join(part for part in parts if part)
+
+
+def _costs(outcome: Outcome, columns: Sequence[str]) -> str:
+    """What those who are compared cost: a table, empty where nothing was run."""
+    runs = outcome.experiment.runs
+    different: dict[str, list[Run | NotYet | None]] = {}
+    for column in columns:  # several may show the same runs
+        its = [runs.get((row, column)) for row in outcome.experiment.rows]
+        if its not in different.values():
+            different[column] = its
+    lines = []
+    for row, name in outcome.experiment.rows.items():
+        found = [_cost(outcome, runs.get((row, column))) for column in different]
+        if any(found):
+            lines.append(_line([name, *found]))
+    if not lines:
+        return ""
+    titles = [outcome.experiment.columns[column].title for column in different]
+    head = _line(["", *(titles if len(titles) > 1 else ["a run"])])
+    rule = "|" + " --- |" * (1 + len(different))
+    return "\n".join(["Parameters, and minutes of one core:\n", head, rule, *lines]) + "\n"
+
+
+def _cost(outcome: Outcome, run: Run | NotYet | None) -> str:
+    found = outcome.found(run) if isinstance(run, Run) else []
+    if not found:
+        return ""
+    minutes = statistics.fmean(result.line["cpu_seconds"] for result in found) / 60
+    return f"{found[0].line['parameters']:,}, {minutes:.1f} min"
 
 
 def _any_number(outcome: Outcome, column: str) -> bool:
