@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from funcattn.experiments.base import Run
-from funcattn.experiments.results import Results, append_line, read_lines
+from funcattn.experiments.results import SAME_NUMBERS, Results, append_line, read_lines
+from funcattn.experiments.version import code_version
 from funcattn.training import checkpoint
 
 RUN = Run("darcy", "transolver")
@@ -39,6 +40,22 @@ def test_a_result_of_older_code_is_kept_and_marked(made: Any) -> None:
     assert found.current
     assert found.value("test.relative_l2") == 0.25
     assert len(read_lines(made.folder / "darcy.jsonl")) == 3
+
+
+def test_code_that_changed_no_number_is_not_older(made: Any) -> None:
+    made.add(RUN, {}, code="first")
+    made.add(RUN, {}, seed=1, code="other")
+    now = code_version("darcy")
+    changes = [
+        {"versions": {"darcy": ["first", "second"], "burgers": ["other", now]}},
+        {"versions": {"darcy": ["second", now]}},
+    ]
+    (made.folder / SAME_NUMBERS).write_text(json.dumps(changes))
+    found = Results(made.folder).of_all_seeds(RUN.settings("cpu"))
+    assert [result.current for result in found.values()] == [True, False]
+    (made.folder / SAME_NUMBERS).write_text(json.dumps(changes[:1]))
+    found = Results(made.folder).of_all_seeds(RUN.settings("cpu"))
+    assert not found[0].current
 
 
 def test_a_setting_that_came_later_had_its_default(made: Any) -> None:

@@ -69,6 +69,28 @@ def test_a_system_that_is_not_positive_definite_is_refused() -> None:
         transport_once(*fields, ridge=0.3)
 
 
+@pytest.mark.parametrize("by", [transport, transport_once], ids=["plain", "once"])
+@pytest.mark.parametrize("form", ["primal", "dual"])
+def test_a_ridge_lost_in_float32_is_found_in_float64(by: Callable[..., Tensor], form: str) -> None:
+    """Keys that are alike: 1e8 + 0.3 is 1e8 in float32, and no longer positive definite."""
+    *fields, strength = leaves(6, 6)
+    with torch.no_grad():
+        fields[1].copy_(fields[1][..., :1, :1].expand_as(fields[1]).sign() * 1e4)
+    outs = []
+    for dtype in (torch.float64, torch.float32):
+        given = [leaf.detach().float().to(dtype).requires_grad_() for leaf in (*fields, strength)]
+        with observe_systems() as seen:
+            out = by(*given[:3], ridge=Additive(given[3]), form=form)
+        assert out.dtype == dtype
+        assert [system.dtype for system in seen] == [torch.float64]
+        out.sum().backward()
+        outs.append([out, *(leaf.grad for leaf in given)])
+    for exact, found in zip(*outs, strict=True):
+        error = (found.double() - exact).norm() / exact.norm()
+        assert error < 1e-5
+        assert exact.norm() > 0
+
+
 def test_second_derivatives_are_refused_in_words() -> None:
     *fields, _ = leaves(7, 5)
     out = transport_once(*fields, ridge=0.3)

@@ -14,6 +14,8 @@ from funcattn.settings import RunSettings, changed
 from funcattn.tasks import TASKS
 from funcattn.training.checkpoint import write_whole
 
+SAME_NUMBERS = "same_numbers.json"
+"""Changes of the code that left all numbers as they were, and how that was seen."""
 _NEEDED = ("identity", "code", "task", "model", "seed", "settings")
 
 
@@ -28,7 +30,7 @@ class Result:
 
     line: Mapping[str, Any]
     current: bool
-    """Whether the code that decides its numbers is what it was."""
+    """Whether the code that decides its numbers gives the same ones today."""
 
     @property
     def name(self) -> str:
@@ -54,7 +56,8 @@ class Results:
             for line in read_lines(path):
                 seeds = self._lines.setdefault(_identity_now(line), {})
                 seeds.setdefault(line["seed"], []).append(line)
-        self._versions: dict[str, str] = {}
+        self._same = same_numbers(folder)
+        self._versions: dict[str, set[str]] = {}
 
     def find(self, settings: RunSettings) -> Result | None:
         """The newest result with these settings by this code, or else by older code."""
@@ -64,12 +67,27 @@ class Results:
         """The same for every seed that was run, in order."""
         seeds = self._lines.get(_of_any_seed(settings), {})
         if seeds and settings.task not in self._versions:
-            self._versions[settings.task] = code_version(settings.task)
+            self._versions[settings.task] = self._like_now(settings.task)
         found = {}
         for seed, lines in sorted(seeds.items()):
-            fresh = [line for line in lines if line["code"] == self._versions[settings.task]]
+            fresh = [line for line in lines if line["code"] in self._versions[settings.task]]
             found[seed] = Result((fresh or lines)[-1], current=bool(fresh))
         return found
+
+    def _like_now(self, task: str) -> set[str]:
+        """Versions of the code that give the numbers that today's gives."""
+        versions = {code_version(task)}
+        for change in reversed(self._same):
+            before, after = change["versions"].get(task, ("", ""))
+            versions |= {before} if after in versions else set()
+        return versions
+
+
+def same_numbers(folder: Path) -> list[dict[str, Any]]:
+    """What `benchmarks/same_numbers.py` has noted, oldest first."""
+    path = folder / SAME_NUMBERS
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
 
 
 def _of_any_seed(settings: RunSettings) -> str:

@@ -32,6 +32,7 @@ from funcattn.ops.linalg import (
     identity_like,
     real_dtype,
     solve_positive,
+    with_digits_to_spare,
 )
 from funcattn.ops.projections import Basis, Projection, ProjectionName, lift, projector
 
@@ -96,14 +97,17 @@ def transport(
     form: Form = "auto",
 ) -> Inexact[Tensor, "*batch n e"]:
     """C v~ for coefficients q~, k~, v~ without forming C; in float32 at least."""
+
+    def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        system = ridge_system(key, ridge=ridge, form=form)
+        primal = chosen_form(key, form) == "primal"
+        solved = solve_positive(system, value if primal else key.mH @ value)
+        show_system(system)
+        return query @ (key.mH @ solved if primal else solved)
+
     with full_precision(key.device):
         dtype = at_least_float32(query.dtype, key.dtype, value.dtype)
-        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
-        system = ridge_system(key, ridge=ridge, form=form)
-        show_system(system)
-        if chosen_form(key, form) == "primal":
-            return query @ (key.mH @ solve_positive(system, value))
-        return query @ solve_positive(system, key.mH @ value)
+        return with_digits_to_spare(solve, query.to(dtype), key.to(dtype), value.to(dtype))
 
 
 @overload

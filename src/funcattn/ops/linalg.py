@@ -1,5 +1,6 @@
 """The little linear algebra that the operators share."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -9,6 +10,7 @@ from funcattn.ops.checks import values_are_visible
 
 UNROLLED_UP_TO = 64
 """The largest system that is written out step by step: an ONNX file grows with every step."""
+_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
 def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
@@ -28,6 +30,23 @@ def cholesky(matrix: Tensor) -> Tensor:
             "input that is not finite with `funcattn.debug()`"
         )
     return factor
+
+
+def with_digits_to_spare(
+    solve: Callable[[Tensor, Tensor, Tensor], Tensor], *given: Tensor
+) -> Tensor:
+    """solve(*given); where a system is lost in rounding, with twice the digits.
+
+    A Gram matrix has the square of its factor's condition number, so that in float32 a weak ridge
+    beside large coefficients is soon gone.
+    """
+    try:
+        return solve(*given)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        wider = _WIDER.get(given[0].dtype)
+        if wider is None or given[0].device.type == "mps":  # which has no float64
+            raise
+        return solve(*(tensor.to(wider) for tensor in given)).to(given[0].dtype)
 
 
 def solve_positive_unrolled(matrix: Tensor, right: Tensor) -> Tensor:

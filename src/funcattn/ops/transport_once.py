@@ -19,7 +19,7 @@ from torch import Tensor
 
 from funcattn.ops.attention import Form, Ridge, chosen_form, ridge_parts
 from funcattn.ops.checks import refuse_second_derivatives, show_system
-from funcattn.ops.linalg import cholesky, identity_like
+from funcattn.ops.linalg import cholesky, identity_like, with_digits_to_spare
 
 
 def transport_once(
@@ -31,10 +31,14 @@ def transport_once(
     form: Form = "auto",
 ) -> Float[Tensor, "b h g e"]:
     """`transport` for real coefficients that are to be differentiated once."""
-    # One pair for each system, so that autograd does the sums over those that share a ridge.
-    parts = (part.expand(*key.shape[:2], 1, 1) for part in ridge_parts(ridge, key))
     primal = chosen_form(key, form) == "primal"
-    return _Transport.apply(query, key, value, *parts, primal)  # type: ignore[no-untyped-call]
+
+    def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        # One pair for each system, so that autograd does the sums over those that share a ridge.
+        parts = (part.expand(*key.shape[:2], 1, 1) for part in ridge_parts(ridge, key))
+        return _Transport.apply(query, key, value, *parts, primal)  # type: ignore[no-untyped-call]
+
+    return with_digits_to_spare(solve, query, key, value)
 
 
 class _Transport(torch.autograd.Function):
@@ -50,8 +54,8 @@ class _Transport(torch.autograd.Function):
     ) -> Tensor:
         gram = key @ key.mT if primal else key.mT @ key
         system = scale * gram + shift * identity_like(gram)
-        show_system(system)
         factor = cholesky(system)
+        show_system(system)
         solved = torch.cholesky_solve(value if primal else key.mT @ value, factor)
         map_ = key.mT @ solved if primal else solved
         ctx.primal = primal

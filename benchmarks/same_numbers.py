@@ -1,0 +1,95 @@
+"""Whether a change of the code left the numbers of the experiments as they were, to the last bit.
+
+    python benchmarks/same_numbers.py COMMIT "what changed" [--rna PATH]
+
+Trains at tier smoke what the paper's experiments have results of, by the code of a commit and by
+the code as it is, and compares every number of every epoch and of the test. If all are the same,
+results/experiments/same_numbers.json gets an entry, and results by the code of the commit count as
+those of the code as it is.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from funcattn.data import Store
+from funcattn.experiments.results import SAME_NUMBERS, read_lines, same_numbers
+from funcattn.experiments.tiers import tier_settings
+from funcattn.experiments.version import code_version
+from funcattn.provenance import facts
+from funcattn.training.checkpoint import write_whole
+from funcattn.training.run import train
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "experiments"
+
+
+def trained(task: str, model: str, out: Path, cache: Path, rna: str) -> dict[str, Any]:
+    """All numbers of a run, by the code that this process has."""
+    settings = tier_settings(task, model, "smoke")
+    if task == "rna":
+        settings = replace(settings, data=replace(settings.data, path=rna))
+    record = train(settings, out, store=Store(cache, workers=1), command="")
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    epochs = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    return {"version": code_version(task), "epochs": epochs, "test": record["test"]}
+
+
+def by_code_in(checkout: Path, *asked: str) -> dict[str, Any]:
+    """The same by the code of a checkout."""
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+    call = [sys.executable, __file__, "--child", *asked]
+    said = subprocess.run(call, env=environment, check=True, capture_output=True, text=True).stdout
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
+
+
+def compared(before: Path, work: Path, rna: str | None) -> dict[str, list[str]]:
+    """The two versions of each task; exits where a number differs."""
+    versions = {}
+    for path in sorted(RESULTS.glob("*.jsonl")):
+        task = path.stem
+        if task == "rna" and rna is None:
+            sys.exit("rna: expected the data set, as there are results of it; give --rna PATH")
+        for model in sorted({line["model"] for line in read_lines(path)}):
+            found = []
+            for name, checkout in (("before", before), ("after", ROOT)):
+                out = work / f"{task}-{model}-{name}"
+                found.append(by_code_in(checkout, task, model, str(out), str(work), rna or ""))
+            old, new = (one.pop("version") for one in found)
+            if found[0] != found[1]:
+                sys.exit(f"{task}, {model}: other numbers\n{found[0]}\n{found[1]}")
+            print(f"{task}, {model}: the same, {old} and {new}", flush=True)
+            versions[task] = [old, new]
+    return versions
+
+
+def main() -> None:
+    """Compare, and note that they are the same."""
+    if sys.argv[1:2] == ["--child"]:
+        task, model, out, cache, rna = sys.argv[2:]
+        print(json.dumps(trained(task, model, Path(out), Path(cache), rna)))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("commit")
+    parser.add_argument("why")
+    parser.add_argument("--rna")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        before = Path(folder) / "before"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(before)], check=True)
+        subprocess.run(["git", "-C", str(before), "checkout", "-q", asked.commit], check=True)
+        versions = compared(before, Path(folder), asked.rna)
+    entry = {"why": asked.why, "before": asked.commit, "versions": versions, **facts()}
+    entries = [*same_numbers(RESULTS), entry]
+    write_whole(RESULTS / SAME_NUMBERS, json.dumps(entries, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
