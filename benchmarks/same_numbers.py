@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from funcattn.data import Store
-from funcattn.experiments.results import SAME_NUMBERS, read_lines, same_numbers
+from funcattn.experiments import results
 from funcattn.experiments.tiers import tier_settings
 from funcattn.experiments.version import code_version
 from funcattn.provenance import facts
@@ -45,7 +45,9 @@ def by_code_in(checkout: Path, *asked: str) -> dict[str, Any]:
     """The same by the code of a checkout."""
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
     call = [sys.executable, __file__, "--child", *asked]
-    said = subprocess.run(call, env=environment, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        call, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
@@ -57,7 +59,7 @@ def compared(before: Path, work: Path, rna: str | None) -> dict[str, list[str]]:
         task = path.stem
         if task == "rna" and rna is None:
             sys.exit("rna: expected the data set, as there are results of it; give --rna PATH")
-        for model in sorted({line["model"] for line in read_lines(path)}):
+        for model in sorted({line["model"] for line in results.read_lines(path)}):
             found = []
             for name, checkout in (("before", before), ("after", ROOT)):
                 out = work / f"{task}-{model}-{name}"
@@ -87,8 +89,8 @@ def main() -> None:
         subprocess.run(["git", "-C", str(before), "checkout", "-q", asked.commit], check=True)
         versions = compared(before, Path(folder), asked.rna)
     entry = {"why": asked.why, "before": asked.commit, "versions": versions, **facts()}
-    entries = [*same_numbers(RESULTS), entry]
-    write_whole(RESULTS / SAME_NUMBERS, json.dumps(entries, indent=1) + "\n")
+    entries = [*results.same_numbers(RESULTS), entry]
+    write_whole(RESULTS / results.SAME_NUMBERS, json.dumps(entries, indent=1) + "\n")
 
 
 if __name__ == "__main__":
