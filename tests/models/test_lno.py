@@ -1,5 +1,5 @@
-import io
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,55 +9,14 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.models.lno import LNO, cross_attention
 from funcattn.nn.points import Points
 
-NAN = float("nan")
-
-
-def made(space: int = 2, inputs: int = 1, outputs: int = 1, **options: object) -> LNO:
-    """A small network in float64, the same in every run.
-
-    Its scores are of order one, so that attention is not nearly an average.
-    """
-    options = {"width": 8, "layers": 2, "latents": 5, "heads": 2, "projector": 1} | options
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(0)
-        model = LNO(space, inputs, outputs, **options).double()
-        torch.nn.init.normal_(model.trunk.lift.weight, std=3.0)
-        torch.nn.init.normal_(model.attention.head.weight, std=3.0)
-    return model
-
-
-def uniform(*shape: int, generator: torch.Generator) -> Tensor:
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
-
-
-def assert_equal_to_rounding(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("time", [False, True], ids=["steady", "time"])
-@pytest.mark.parametrize("inputs", [0, 3], ids=["geometry", "values"])
-@pytest.mark.parametrize("space", [1, 2, 3])
-def test_every_parameter_gets_a_gradient(
-    space: int, inputs: int, time: bool, generator: torch.Generator
-) -> None:
-    model = made(space, inputs, 2, time=time)
-    values = uniform(3, 11, inputs, generator=generator) if inputs else None
-    at = uniform(3, generator=generator) if time else None
-    out = model(uniform(3, 11, space, generator=generator), values, time=at)
-    assert out.shape == (3, 11, 2)
-    (out * uniform(3, 11, 2, generator=generator)).sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().max() > 1e-12, name
-
 
 class TestCrossAttention:
     def test_sums_to_one_over_points_one_way_and_latent_points_the_other(
-        self, generator: torch.Generator
+        self, uniform: Any, assert_equal_to_rounding: Any
     ) -> None:
-        scores = 5 * uniform(2, 9, 4, generator=generator)
+        scores = 5 * uniform(2, 9, 4)
         mask = torch.arange(9) < torch.tensor([[9], [6]])
-        weights = uniform(2, 9, generator=generator)
+        weights = uniform(2, 9)
         to_latent, to_points = cross_attention(scores, Points(mask=mask, weights=weights))
         ones = torch.ones(2, 9, dtype=torch.float64)
         assert_equal_to_rounding(to_latent.sum(1), ones[:, :4])
@@ -66,18 +25,20 @@ class TestCrossAttention:
         expected = torch.where(mask, weights, 0)[..., None] * scores.exp()
         assert_equal_to_rounding(to_latent, expected / expected.sum(1, keepdim=True))
 
-    def test_constants_pass_both_ways(self, generator: torch.Generator) -> None:
-        scores = 5 * uniform(1, 9, 4, generator=generator)
+    def test_constants_pass_both_ways(self, uniform: Any, assert_equal_to_rounding: Any) -> None:
+        scores = 5 * uniform(1, 9, 4)
         to_latent, to_points = cross_attention(scores, Points())
         constant = torch.full((1, 9, 1), 2.5, dtype=torch.float64)
         assert_equal_to_rounding(to_points @ (to_latent.mT @ constant), constant)
 
 
-def test_is_encode_transformer_decode(generator: torch.Generator) -> None:
+def test_is_encode_transformer_decode(
+    made: Any, uniform: Any, assert_equal_to_rounding: Any
+) -> None:
     """Point by point and head by head, for one sample."""
-    model = made(time=True)
-    positions, values = uniform(1, 7, 2, generator=generator), uniform(1, 7, 1, generator=generator)
-    time = uniform(1, generator=generator)
+    model = made("lno", time=True)
+    positions, values = uniform(1, 7, 2), uniform(1, 7, 1)
+    time = uniform(1)
 
     def perceptron(layer: torch.nn.Module, x: Tensor) -> Tensor:
         x = F.gelu(layer.lift(x))
@@ -102,56 +63,16 @@ def test_is_encode_transformer_decode(generator: torch.Generator) -> None:
     assert_equal_to_rounding(model(positions, values, time=time)[0], expected)
 
 
-def test_permuting_points_permutes_results(generator: torch.Generator) -> None:
-    model, order = made(), torch.randperm(20, generator=generator)
-    positions, values = uniform(2, 2, 20, 2, generator=generator)
-    values, weights = values[..., :1], values[..., 1]
-    out = model(positions, values, weights=weights)
-    permuted = model(positions[:, order], values[:, order], weights=weights[:, order])
-    assert_equal_to_rounding(permuted, out[:, order])
-
-
-def test_points_see_each_other(generator: torch.Generator) -> None:
-    model = made()
-    positions, values = uniform(1, 6, 2, generator=generator), uniform(1, 6, 1, generator=generator)
+def test_points_see_each_other(made: Any, uniform: Any) -> None:
+    model = made("lno")
+    positions, values = uniform(1, 6, 2), uniform(1, 6, 1)
     jacobian = torch.autograd.functional.jacobian(lambda u: model(positions, u), values)
     assert (jacobian.abs() > 1e-8).all()
 
 
-def test_weight_two_is_two_copies(generator: torch.Generator) -> None:
-    model = made()
-    positions, values = uniform(1, 9, 2, generator=generator), uniform(1, 9, 1, generator=generator)
-    weights = torch.ones(1, 9, dtype=torch.float64)
-    weights[:, :2] = 2
-    copied = model(*(torch.cat([x, x[:, :2]], dim=1) for x in (positions, values)))
-    assert_equal_to_rounding(model(positions, values, weights=weights), copied[:, :9])
-
-
-def test_a_padded_batch_is_its_samples_one_by_one_gradients_included(
-    generator: torch.Generator,
-) -> None:
-    model, lengths = made(), [12, 1, 7]
-    samples = [uniform(1, n, 4, generator=generator).split([2, 1, 1], -1) for n in lengths]
-    alone = [model(x, u, weights=w[..., 0]) for x, u, w in samples]
-    sum(out.square().sum() for out in alone).backward()
-    expected = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-    mask = torch.arange(12) < torch.tensor(lengths)[:, None]
-    padded = torch.full((3, 12, 4), NAN, dtype=torch.float64)
-    for i, parts in enumerate(samples):
-        padded[i, : lengths[i]] = torch.cat(parts, dim=-1)[0]
-    out = model(padded[..., :2], padded[..., 2:3], mask=mask, weights=padded[..., 3])
-    for i, n in enumerate(lengths):
-        assert_equal_to_rounding(out[i : i + 1, :n], alone[i])
-        assert not out[i, n:].any()
-    out.square().sum().backward()
-    for parameter, gradient in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-9)
-
-
-def test_gives_nearly_the_same_field_on_more_points() -> None:
+def test_gives_nearly_the_same_field_on_more_points(made: Any) -> None:
     """With quadrature weights, what changes with the resolution falls as the spacing squared."""
-    model = made(1)
+    model = made("lno", 1)
 
     def on(points: int) -> Tensor:
         x = torch.linspace(0, 1, points, dtype=torch.float64).view(1, -1, 1)
@@ -178,41 +99,6 @@ def test_has_the_parameters_of_the_published_network_for_darcy_flow() -> None:
     assert sum(p.numel() for p in model.parameters()) == expected - blocks * c
 
 
-def test_saving_and_loading_reproduces_results_exactly(generator: torch.Generator) -> None:
-    saved, loaded = made(), made()
-    for parameter in loaded.parameters():
-        parameter.data += 0.1
-    inputs = tuple(uniform(2, 9, k, generator=generator) for k in (2, 1))
-    assert not torch.equal(saved(*inputs), loaded(*inputs))
-    file = io.BytesIO()
-    torch.save(saved.state_dict(), file)
-    file.seek(0)
-    loaded.load_state_dict(torch.load(file, weights_only=True))
-    assert torch.equal(saved(*inputs), loaded(*inputs))
-
-
-@pytest.mark.usefixtures("as_a_user")  # for speed
-def test_learns_a_map_that_needs_other_points() -> None:
-    """A wave of unknown phase to its quarter period: no point can do it alone."""
-    shift = torch.tensor([0.1, 0.4, 0.6, 0.9])[:, None]
-    x = torch.arange(16) / 16
-    phase = 2 * math.pi * (x + shift)
-    positions, u, target = x.expand(4, -1).unsqueeze(-1), phase.sin()[..., None], phase.cos()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = LNO(1, 1, 1, width=32, layers=1, latents=16, heads=4)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=400)
-    for _ in range(400):
-        optimizer.zero_grad()
-        out = model(positions, u)[..., 0]
-        loss = ((out - target).norm(dim=-1) / target.norm(dim=-1)).mean()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    assert loss.item() < 0.05
-
-
-def test_width_is_a_multiple_of_the_heads() -> None:
+def test_width_is_a_multiple_of_the_heads(made: Any) -> None:
     with pytest.raises(ValueError, match="width: expected a multiple of heads=3, got 8"):
-        made(heads=3)
+        made("lno", heads=3)

@@ -23,6 +23,10 @@ TRANSOLVER_GRID, TRANSOLVER_POINT = (DATA / f"transolver_{name}.npz" for name in
 State = dict[str, Tensor]
 
 
+def files(*paths: Path) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=lambda path: path.stem)
+
+
 def read(path: Path) -> tuple[State, dict[str, np.ndarray]]:
     arrays = dict(np.load(path))
     state = {k.removeprefix("state/"): torch.tensor(v) for k, v in arrays.items() if "state/" in k}
@@ -50,7 +54,7 @@ def test_there_are_five_golden_files() -> None:
     assert GOLDEN == [GRID, GRID_SHARED, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT]
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+@files(*GOLDEN)
 def test_agrees_with_the_public_network(path: Path) -> None:
     state, arrays = read(path)
     output = run(load_reference(state), arrays)
@@ -59,7 +63,7 @@ def test_agrees_with_the_public_network(path: Path) -> None:
 
 
 class TestWhereTheStateComesFrom:
-    @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+    @files(*GOLDEN)
     @pytest.mark.parametrize("new", [True, False], ids=["zip", "legacy"])
     def test_a_file_gives_what_its_state_gives(self, path: Path, new: bool, tmp_path: Path) -> None:
         state, arrays = read(path)
@@ -83,7 +87,7 @@ class TestWhereTheStateComesFrom:
             run(load_reference(as_arrays), arrays), run(load_reference(state), arrays)
         )
 
-    @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+    @files(*GOLDEN)
     def test_the_given_state_is_not_changed_by_loading_nor_by_training(self, path: Path) -> None:
         state, arrays = read(path)
         before = copy.deepcopy(state)
@@ -173,7 +177,7 @@ class TestBadFiles:
 
 
 class TestBadStates:
-    @pytest.mark.parametrize("path", [GRID, GRID_SHARED, POINT_SHARED], ids=lambda path: path.stem)
+    @files(GRID, GRID_SHARED, POINT_SHARED)
     def test_functional_attention_that_lost_its_ridges_is_no_transolver(self, path: Path) -> None:
         state, _ = read(path)
         other = {name: tensor for name, tensor in state.items() if "alpha" not in name}
@@ -183,9 +187,7 @@ class TestBadStates:
         with pytest.raises(ValueError, match=r"checkpoint: expected .*(in_project_slice|alpha)"):
             load_reference(other)
 
-    @pytest.mark.parametrize(
-        "path", [TRANSOLVER_GRID, TRANSOLVER_POINT], ids=lambda path: path.stem
-    )
+    @files(TRANSOLVER_GRID, TRANSOLVER_POINT)
     def test_a_transolver_with_a_ridge_is_refused(self, path: Path) -> None:
         state, _ = read(path)
         ridge = torch.tensor(0.0, dtype=torch.float64)
@@ -203,7 +205,7 @@ class TestBadStates:
         with pytest.raises(ValueError, match="functional attention or Transolver network"):
             load_reference(torch.nn.Linear(2, 3).state_dict())
 
-    @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+    @files(*GOLDEN)
     def test_a_missing_tensor_is_named(self, path: Path) -> None:
         state, _ = read(path)
         idle = {name for name in state if name.endswith("I_d")}
@@ -216,7 +218,7 @@ class TestBadStates:
             named = name in str(error.value)
             assert named or "functional attention or Transolver" in str(error.value), name
 
-    @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+    @files(*GOLDEN)
     def test_identity_buffers_are_not_needed(self, path: Path) -> None:
         state, arrays = read(path)
         rest = {name: tensor for name, tensor in state.items() if not name.endswith("I_d")}
@@ -250,7 +252,7 @@ class TestBadStates:
 
 
 class TestConfiguration:
-    @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+    @files(*GOLDEN)
     def test_is_found_in_the_tensors(self, path: Path) -> None:
         state, arrays = read(path)
         config = json.loads(str(arrays["config"]))
@@ -312,11 +314,7 @@ class TestConfiguration:
         assert not torch.equal(at(0.2), at(0.1))
 
     @pytest.mark.parametrize("inputs", [0, 2])
-    @pytest.mark.parametrize(
-        "path",
-        [GRID, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT],
-        ids=lambda path: path.stem,
-    )
+    @files(GRID, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT)
     def test_the_placeholder_is_left_out_on_grids_with_input_values_only(
         self, path: Path, inputs: int, generator: torch.Generator
     ) -> None:
@@ -336,11 +334,7 @@ class TestConfiguration:
         torch.testing.assert_close(result(state), result(replaced), rtol=0, atol=1e-12)
 
     @pytest.mark.parametrize("inputs", [0, 1, 3])
-    @pytest.mark.parametrize(
-        "path",
-        [GRID, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT],
-        ids=lambda path: path.stem,
-    )
+    @files(GRID, POINT_SHARED, TRANSOLVER_GRID, TRANSOLVER_POINT)
     def test_64_inputs_or_more_begin_with_the_distances_to_a_lattice_on_the_unit_square(
         self, path: Path, inputs: int, generator: torch.Generator
     ) -> None:
@@ -395,7 +389,7 @@ class TestConfiguration:
         )
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+@files(*GOLDEN)
 def test_a_loaded_network_can_be_trained_on(path: Path) -> None:
     state, arrays = read(path)
     model = load_reference(state).train()

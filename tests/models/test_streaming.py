@@ -17,51 +17,39 @@ from torch import nn
 
 from funcattn import FunctionalAttention, OperatorTransformer
 from funcattn.models import Encoded, Surrogate, predict_streamed, streaming
-from funcattn.nn import FourierBasis, LatticeDistances, LearnedBasis
+from funcattn.nn import LearnedBasis
 from funcattn.nn.rivals import SoftmaxAttention
 
 N = 53
 SMALL = partial(FunctionalAttention, heads=2, bases=5)
-
-
-def made(dtype: torch.dtype = torch.float64, **options: Any) -> OperatorTransformer:
-    """A small network whose weights are of order one, so that nothing hides in small numbers."""
-    options = {"width": 8, "layers": 3, "attention": SMALL} | options
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(0)
-        model = OperatorTransformer(2, 1, 3, **options).to(dtype)
-        for parameter in model.parameters():
-            if parameter.ndim >= 2:
-                nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
-            else:
-                parameter += 0.1 * torch.randn_like(parameter)
-    return model.eval()
+NAMED = ("transformer", "maps at points", "fourier", "shared basis", "lattice", "time")
 
 
 def two_bases(width: int, **options: Any) -> FunctionalAttention:
     return SMALL(width, key_basis=LearnedBasis(width, 2, 5), **options)
 
 
-def fourier(width: int) -> FunctionalAttention:
-    return SMALL(width, basis=FourierBasis([1, 1]), projection="inner_product")
-
-
-MODELS: dict[str, Callable[[], OperatorTransformer]] = {
-    "average": made,
-    "one head": lambda: made(attention=partial(SMALL, heads=1)),
-    "maps at points": lambda: made(attention=partial(SMALL, maps="points")),
-    "transpose": lambda: made(attention=partial(SMALL, projection="transpose")),
-    "inner product": lambda: made(attention=partial(SMALL, projection="inner_product")),
-    "pseudo-inverse": lambda: made(attention=partial(SMALL, projection="pinv")),
-    "plain execution": lambda: made(attention=partial(SMALL, execution="plain")),
-    "two bases": lambda: made(attention=two_bases),
-    "two bases, maps at points": lambda: made(attention=partial(two_bases, maps="points")),
-    "fourier": lambda: made(attention=fourier),
-    "shared basis": lambda: made(share_basis=True),
-    "lattice": lambda: made(encoding=LatticeDistances(2, per_axis=3)),
-    "time": lambda: made(time=True),
-    "no layer": lambda: made(layers=0),
+MODELS: dict[str, dict[str, Any]] = {
+    "one head": {"attention": partial(SMALL, heads=1)},
+    "transpose": {"attention": partial(SMALL, projection="transpose")},
+    "inner product": {"attention": partial(SMALL, projection="inner_product")},
+    "pseudo-inverse": {"attention": partial(SMALL, projection="pinv")},
+    "plain execution": {"attention": partial(SMALL, execution="plain")},
+    "two bases": {"attention": two_bases},
+    "two bases, maps at points": {"attention": partial(two_bases, maps="points")},
+    "no layer": {"layers": 0},
+    **{name: {"name": name} for name in NAMED},
 }
+
+
+@pytest.fixture
+def made(made: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Transformers with three layers and outputs, in evaluation."""
+
+    def make(name: str = "transformer", **options: Any) -> nn.Module:
+        return made(name, outputs=3, **({"layers": 3} | options)).eval()
+
+    return make
 
 
 @pytest.fixture
@@ -89,8 +77,10 @@ def forward(
 
 @pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
 @pytest.mark.parametrize("name", MODELS)
-def test_is_the_forward(name: str, disk: bool, mesh: dict[str, Any], tmp_path: Path) -> None:
-    model = MODELS[name]()
+def test_is_the_forward(
+    name: str, disk: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
+) -> None:
+    model = made(**MODELS[name])
     time = 0.3 if name == "time" else None
     out = np.full((N, 3), np.nan)
     encoded = predict_streamed(
@@ -108,7 +98,7 @@ def test_is_the_forward(name: str, disk: bool, mesh: dict[str, Any], tmp_path: P
 @pytest.mark.parametrize("chunk", [3, 10, N, 1000])
 @pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
 def test_the_size_of_the_chunks_changes_nothing(
-    chunk: int, disk: bool, weighted: bool, mesh: dict[str, Any], tmp_path: Path
+    chunk: int, disk: bool, weighted: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
 ) -> None:
     if not weighted:
         del mesh["weights"]
@@ -119,16 +109,16 @@ def test_the_size_of_the_chunks_changes_nothing(
 
 @pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
 def test_is_the_forward_in_single_precision(
-    disk: bool, mesh: dict[str, Any], tmp_path: Path
+    disk: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
 ) -> None:
-    model = made(torch.float32)
+    model = made().float()
     out = np.empty((N, 3), np.float32)
     predict_streamed(model, **mesh, out=out, chunk=11, scratch=tmp_path if disk else None)
     expected = forward(model, mesh)
     assert np.abs(out - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
-def test_normalisers_are_applied(mesh: dict[str, Any], tmp_path: Path) -> None:
+def test_normalisers_are_applied(mesh: dict[str, Any], tmp_path: Path, made: Any) -> None:
     model = Surrogate(
         made(), space=2, inputs=1, outputs=3, normalise_inputs=True, normalise_outputs=True
     ).double()
@@ -141,7 +131,7 @@ def test_normalisers_are_applied(mesh: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_allclose(out, forward(model, mesh), rtol=0, atol=1e-11)
 
 
-def test_from_files_to_a_file(mesh: dict[str, Any], tmp_path: Path) -> None:
+def test_from_files_to_a_file(mesh: dict[str, Any], tmp_path: Path, made: Any) -> None:
     expected = forward(made(), mesh)
     for name, array in mesh.items():
         # Another order in memory and of bytes, as files may have them.
@@ -153,14 +143,14 @@ def test_from_files_to_a_file(mesh: dict[str, Any], tmp_path: Path) -> None:
     assert names == {"positions.npy", "values.npy", "weights.npy", "out.npy"}
 
 
-def test_into_a_memory_map(mesh: dict[str, Any], tmp_path: Path) -> None:
+def test_into_a_memory_map(mesh: dict[str, Any], tmp_path: Path, made: Any) -> None:
     path = tmp_path / "out.npy"
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(N, 3))
     predict_streamed(made(), **mesh, out=out, chunk=9)
     np.testing.assert_allclose(np.load(path), forward(made(), mesh), rtol=0, atol=1e-12)
 
 
-def test_a_mesh_is_encoded_without_fields(mesh: dict[str, Any]) -> None:
+def test_a_mesh_is_encoded_without_fields(mesh: dict[str, Any], made: Any) -> None:
     model, seen = made(), []
     encoded = predict_streamed(
         model, **mesh, out=None, chunk=20, progress=lambda done, total: seen.append((done, total))
@@ -173,7 +163,7 @@ def test_a_mesh_is_encoded_without_fields(mesh: dict[str, Any]) -> None:
     assert seen[-1] == (3 * N, 3 * N)
 
 
-def test_progress_counts_every_pass(mesh: dict[str, Any]) -> None:
+def test_progress_counts_every_pass(mesh: dict[str, Any], made: Any) -> None:
     seen: list[tuple[int, int]] = []
     predict_streamed(
         made(), **mesh, out=np.empty((N, 3)), chunk=20, progress=lambda *step: seen.append(step)
@@ -204,18 +194,18 @@ def test_progress_counts_every_pass(mesh: dict[str, Any]) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(
-    mesh: dict[str, Any], changes: dict[str, Any], said: str
+    mesh: dict[str, Any], changes: dict[str, Any], said: str, made: Any
 ) -> None:
     with pytest.raises(ValueError, match=said):
         predict_streamed(made(), **({"out": np.empty((N, 3))} | mesh | changes))
 
 
-def test_a_network_in_training_is_refused(mesh: dict[str, Any]) -> None:
+def test_a_network_in_training_is_refused(mesh: dict[str, Any], made: Any) -> None:
     with pytest.raises(ValueError, match=r"training mode; call model.eval\(\)"):
         predict_streamed(made().train(), **mesh, out=None)
 
 
-def test_attention_without_coefficients_is_refused(mesh: dict[str, Any]) -> None:
+def test_attention_without_coefficients_is_refused(mesh: dict[str, Any], made: Any) -> None:
     model = made(attention=partial(SoftmaxAttention, heads=2))
     with pytest.raises(ValueError, match="as FunctionalAttention, got SoftmaxAttention"):
         predict_streamed(model, **mesh, out=None)
@@ -226,7 +216,7 @@ Usage = namedtuple("Usage", "total used free")
 
 @pytest.mark.parametrize("which", ["scratch", "out"])
 def test_a_disk_without_room_is_told_before_the_work(
-    mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+    mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, made: Any
 ) -> None:
     needed = N * 8 * 8 if which == "scratch" else N * 3 * 8
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, needed - 1))
@@ -246,7 +236,7 @@ def test_a_disk_without_room_is_told_before_the_work(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 def test_a_disk_that_fills_up_is_told(
-    mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any
 ) -> None:
     with Path("/dev/full").open("r+b", buffering=0) as full:
         monkeypatch.setattr(streaming.tempfile, "TemporaryFile", lambda **_: full)
@@ -255,20 +245,22 @@ def test_a_disk_that_fills_up_is_told(
     assert not list(tmp_path.iterdir())
 
 
-def stream_until_killed(folder: Path, mesh: dict[str, Any]) -> None:
+def stream_until_killed(model: nn.Module, folder: Path, mesh: dict[str, Any]) -> None:
     def progress(done: int, total: int) -> None:
         if done > 0.9 * total:
             (folder / "now").touch()
             time.sleep(60)
 
     predict_streamed(
-        made(), **mesh, out=folder / "out.npy", scratch=folder, chunk=5, progress=progress
+        model, **mesh, out=folder / "out.npy", scratch=folder, chunk=5, progress=progress
     )
 
 
-def test_killed_it_leaves_no_output_and_no_scratch(mesh: dict[str, Any], tmp_path: Path) -> None:
+def test_killed_it_leaves_no_output_and_no_scratch(
+    mesh: dict[str, Any], tmp_path: Path, made: Any
+) -> None:
     child = multiprocessing.get_context("fork").Process(
-        target=stream_until_killed, args=(tmp_path, mesh)
+        target=stream_until_killed, args=(made(), tmp_path, mesh)
     )
     child.start()
     assert child.pid is not None
@@ -282,7 +274,7 @@ def test_killed_it_leaves_no_output_and_no_scratch(mesh: dict[str, Any], tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {"now", f".out.npy.{child.pid}.part"}
 
 
-def test_memory_holds_a_few_chunks_and_not_the_mesh(tmp_path: Path) -> None:
+def test_memory_holds_a_few_chunks_and_not_the_mesh(tmp_path: Path, made: Any) -> None:
     """No tensor is larger than the lift of a chunk, which is twice as wide as the features."""
     model = made(layers=2)
     positions = np.random.default_rng(0).random((2000, 2))
@@ -311,9 +303,9 @@ def test_memory_holds_a_few_chunks_and_not_the_mesh(tmp_path: Path) -> None:
     assert np.load(tmp_path / "out.npy").shape == (2000, 3)
 
 
-def test_an_encoded_mesh_is_kept_in_a_file(mesh: dict[str, Any], tmp_path: Path) -> None:
+def test_an_encoded_mesh_is_kept_in_a_file(mesh: dict[str, Any], tmp_path: Path, made: Any) -> None:
     path = tmp_path / "mesh.safetensors"
-    encoded = predict_streamed(made(time=True), **mesh, out=None, time=0.25)
+    encoded = predict_streamed(made("time"), **mesh, out=None, time=0.25)
     encoded.save(path)
     again = Encoded.load(path)
     assert again.nbytes == encoded.nbytes == 3 * 2 * 5 * 4 * 8
