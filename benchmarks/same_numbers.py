@@ -88,7 +88,7 @@ def main() -> None:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(before)], check=True)
         subprocess.run(["git", "-C", str(before), "checkout", "-q", asked.commit], check=True)
         versions = compared(before, Path(folder), asked.rna)
-    entry = {"why": asked.why, "before": asked.commit, "versions": versions, **facts()}
+    entry = {"why": asked.why, "before": asked.commit, "code": versions, **facts()}
     entries = [*results.same_numbers(RESULTS), entry]
     write_whole(RESULTS / results.SAME_NUMBERS, json.dumps(entries, indent=1) + "\n")
 

@@ -47,8 +47,8 @@ def test_code_that_changed_no_number_is_not_older(made: Any) -> None:
     made.add(RUN, {}, seed=1, code="other")
     now = code_version("darcy")
     changes = [
-        {"versions": {"darcy": ["first", "second"], "burgers": ["other", now]}},
-        {"versions": {"darcy": ["second", now]}},
+        {"code": {"darcy": ["first", "second"], "burgers": ["other", now]}},
+        {"code": {"darcy": ["second", now]}},
     ]
     (made.folder / SAME_NUMBERS).write_text(json.dumps(changes))
     found = Results(made.folder).of_all_seeds(RUN.settings("cpu"))

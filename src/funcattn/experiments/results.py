@@ -78,7 +78,7 @@ class Results:
         """Versions of the code that give the numbers that today's gives."""
         versions = {code_version(task)}
         for change in reversed(self._same):
-            before, after = change["versions"].get(task, ("", ""))
+            before, after = change["code"].get(task, ("", ""))
             versions |= {before} if after in versions else set()
         return versions
 
