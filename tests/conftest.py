@@ -1,9 +1,11 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import jaxtyping
 import pytest
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     from funcattn.data import Store
@@ -13,6 +15,18 @@ if TYPE_CHECKING:
 def generator() -> torch.Generator:
     """Randomness of a test's own, the same in every run and whatever ran before."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def uniform(generator: torch.Generator) -> Callable[..., Tensor]:
+    """Draws numbers between 0 and 1 in float64."""
+    return partial(torch.rand, dtype=torch.float64, generator=generator)
+
+
+@pytest.fixture
+def assert_equal_to_rounding() -> Callable[[Tensor, Tensor], None]:
+    """Compares numbers of order one."""
+    return partial(torch.testing.assert_close, rtol=0, atol=1e-12)
 
 
 @pytest.fixture(scope="session")

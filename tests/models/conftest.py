@@ -122,12 +122,6 @@ def made() -> Callable[..., nn.Module]:
 
 
 @pytest.fixture
-def uniform(generator: torch.Generator) -> Callable[..., Tensor]:
-    """Draws numbers between 0 and 1 in float64."""
-    return partial(torch.rand, dtype=torch.float64, generator=generator)
-
-
-@pytest.fixture
 def draw(uniform: Callable[..., Tensor]) -> Callable[..., dict[str, Tensor]]:
     """Draws what a network takes: positions, values and times of some samples."""
 
@@ -140,9 +134,3 @@ def draw(uniform: Callable[..., Tensor]) -> Callable[..., dict[str, Tensor]]:
         return given
 
     return fields
-
-
-@pytest.fixture
-def assert_equal_to_rounding() -> Callable[[Tensor, Tensor], None]:
-    """Compares numbers of order one."""
-    return partial(torch.testing.assert_close, rtol=0, atol=1e-12)

@@ -39,18 +39,6 @@ def random(generator: torch.Generator) -> Callable[..., Tensor]:
     return partial(torch.randn, dtype=torch.float64, generator=generator)
 
 
-@pytest.fixture
-def uniform(generator: torch.Generator) -> Callable[..., Tensor]:
-    """Draws numbers between 0 and 1 in float64."""
-    return partial(torch.rand, dtype=torch.float64, generator=generator)
-
-
-@pytest.fixture
-def assert_equal_to_rounding() -> Callable[[Tensor, Tensor], None]:
-    """Compares numbers of order one."""
-    return partial(torch.testing.assert_close, rtol=0, atol=1e-12)
-
-
 @pytest.fixture(params=[False, True], ids=["self", "cross"])
 def cross(request: pytest.FixtureRequest) -> bool:
     return request.param
