@@ -2,10 +2,10 @@
 
     python benchmarks/same_numbers.py COMMIT "what changed" [--rna PATH]
 
-Trains at tier smoke what the paper's experiments have results of, by the code of a commit and by
-the code as it is, and compares every number of every epoch and of the test. If all are the same,
-results/experiments/same_numbers.json gets an entry, and results by the code of the commit count as
-those of the code as it is.
+Trains, at tier smoke, each network on each task that the paper's experiments have results of, by
+the code of a commit and by the code as it is, and compares every number of every epoch and of the
+test. If all are the same, results/experiments/same_numbers.json gets an entry, and results by the
+code of the commit count as those of the code as it is.
 """
 
 import argparse

@@ -297,7 +297,13 @@ def test_a_system_that_is_not_positive_definite_is_counted() -> None:
 def test_a_ridge_lost_in_rounding_is_told_to_grow() -> None:
     """1 + 1e-20 is 1 in float64 too, so the system of two equal keys is singular."""
     x, basis = torch.ones(1, 1, 2, 1), torch.full((1, 1, 2, 2), 0.5)
+    options = {"projection": "transpose", "form": "primal"}
     with pytest.raises(torch.linalg.LinAlgError, match="use a larger ridge"):
-        functional_attention(
-            x, x, x, basis, basis, ridge=1e-20, projection="transpose", form="primal"
-        )
+        functional_attention(x, x, x, basis, basis, ridge=1e-20, **options)
+    double = functional_attention(
+        x.double(), x.double(), x.double(), basis.double(), basis.double(), ridge=1e-12, **options
+    )
+    assert double.isfinite().all()
+    # 1 + 1e-12 is 1 in float32: what float64 makes of it.
+    single = functional_attention(x, x, x, basis, basis, ridge=1e-12, **options)
+    torch.testing.assert_close(single, double.float())
