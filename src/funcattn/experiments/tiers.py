@@ -24,7 +24,7 @@ TIERS: tuple[Tier, ...] = ("smoke", "cpu", "paper")
 ON_TWO_CORES: Mapping[str, Mapping[str, Any]] = {
     "elasticity": {"optimisation": {"epochs": 15}},
     "darcy": {"optimisation": {"epochs": 15}},
-    "burgers": {"optimisation": {"epochs": 20}},
+    "burgers": {"optimisation": {"epochs": 80}},
     "darcy_notch": {"optimisation": {"epochs": 10}},
     "navier_stokes": {"optimisation": {"epochs": 6}},
     "airfoil": {"optimisation": {"epochs": 10}},
