@@ -1,6 +1,7 @@
 """Pictures and reports."""
 
 from funcattn.viz.canvases import Canvas, canvas, triangles
+from funcattn.viz.cases import Case
 from funcattn.viz.figures import (
     LabelRow,
     LineCase,
@@ -20,7 +21,7 @@ from funcattn.viz.plots import (
     layer_curves,
 )
 from funcattn.viz.report import Picture, Section, Table, write_report
-from funcattn.viz.run_report import Case, RunReport, statistics, write_run_report
+from funcattn.viz.run_report import RunReport, statistics, write_run_report
 
 __all__ = [
     "Canvas",
