@@ -4,6 +4,7 @@ import base64
 import random
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def write_by_vtk(path: Path, data: VtkPoints, encoding: str = "raw zlib", **chan
         numpy_to_vtkIdTypeArray(np.cumsum([0, *map(len, chains)]), deep=True),
         numpy_to_vtkIdTypeArray(np.concatenate(chains), deep=True),
     )
-    grid.SetLines(cells) if path.suffix == ".vtp" else grid.SetCells(1, cells)
+    grid.SetLines(cells) if path.suffix == ".vtp" else grid.SetCells(changes.get("kind", 1), cells)
     for part, arrays in (
         (grid.GetPointData(), data.values),
         (grid.GetFieldData(), data.numbers),
@@ -109,6 +110,15 @@ def test_what_is_not_asked_for_is_left_alone(tmp_path: Path) -> None:
     path = write_by_vtk(tmp_path / "a.vtp", example())
     read = read_vtk(path, {"p": 1}, optional={"id": 1, "T": 1})
     assert (set(read.values), set(read.numbers)) == ({"p", "id"}, set())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "base64 zlib", "appended base64 zlib"])
+def test_cells_of_a_mesh_are_left_alone(tmp_path: Path, encoding: str) -> None:
+    data, quads = example(), np.random.default_rng(0).integers(POINTS, size=(500, 4))
+    changes = {"kind": 9, "chains": quads, "cells": {"Area": np.ones(len(quads))}}
+    read = read_vtk(write_by_vtk(tmp_path / "a.vtu", data, encoding, **changes), WIDTHS)
+    assert_same(replace(read, numbers=data.numbers), data)
+    assert read.edges.shape == (0, 2)
 
 
 def test_lines_of_many_points_are_their_edges(tmp_path: Path) -> None:
