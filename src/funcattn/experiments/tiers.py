@@ -3,9 +3,9 @@
 Tiers `paper` and `smoke` train as the paper does (AdamW, one cycle). In the few epochs that two
 cores allow that leaves every network half trained, so `cpu` trains them all by the preset `modern`
 (Muon and AdamW; AdamW alone where a network has no blocks), chosen on validation data of
-Elasticity by functional attention and by Transolver (results/tier_cpu.json). `cpu` is otherwise the
-task's own profile of that name, with fewer epochs where a run would take over twenty minutes on one
-core.
+Elasticity by functional attention and by Transolver, and looked at again for Transolver on Burgers
+and RNA (results/tier_cpu.json). `cpu` is otherwise the task's own profile of that name, with the
+epochs that fit into twenty minutes on one core.
 """
 
 from collections.abc import Callable, Mapping
