@@ -1,6 +1,7 @@
 """The flow solver against exact flows, other methods, conservation laws and symmetries."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,15 @@ def without_short_waves(field: np.ndarray) -> np.ndarray:
     return np.fft.ifft2(spectrum).real
 
 
+def wave_squares(points: int) -> np.ndarray:
+    k = 2 * np.pi * np.fft.fftfreq(points) * points
+    squares: np.ndarray = k[:, None] ** 2 + k[None, :] ** 2
+    return squares
+
+
 def stream_function(w: np.ndarray) -> np.ndarray:
     """psi with -Laplace psi = w and zero mean."""
-    n = w.shape[-1]
-    k = np.fft.fftfreq(n) * n
-    square = 4 * np.pi**2 * (k[:, None] ** 2 + k[None, :] ** 2)
+    square = wave_squares(w.shape[-1])
     square[0, 0] = np.inf
     return np.fft.ifft2(np.fft.fft2(w) / square).real
 
@@ -63,9 +68,7 @@ def stream_function(w: np.ndarray) -> np.ndarray:
 def gradient_square(w: np.ndarray) -> np.ndarray:
     """Mean of |grad w|^2."""
     n = w.shape[-1]
-    k = np.fft.fftfreq(n) * n
-    square = 4 * np.pi**2 * (k[:, None] ** 2 + k[None, :] ** 2)
-    total: np.ndarray = (square * abs(np.fft.fft2(w) / n**2) ** 2).sum((-2, -1))
+    total: np.ndarray = (wave_squares(n) * abs(np.fft.fft2(w) / n**2) ** 2).sum((-2, -1))
     return total
 
 
@@ -198,27 +201,23 @@ def test_finite_differences_converge_to_it_at_second_order() -> None:
     np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 2.0, atol=0.1)
 
 
-def test_fourth_order_in_the_step() -> None:
-    def end(step: float) -> np.ndarray:
-        return navier_stokes.solve(
-            few_waves(32), other_force(32), viscosity=1e-2, times=[1.0], step=step
-        )[0]
+@pytest.mark.parametrize(
+    ("name", "values", "finest", "limit", "others"),
+    [
+        ("step", (1 / 20, 1 / 40, 1 / 80), 1 / 320, 1e-9, {"viscosity": 1e-2, "times": [1.0]}),
+        ("courant", (1.6, 0.8, 0.4), 0.1, 2e-8, {"times": [0.5], "step": 1.0}),
+    ],
+    ids=["step", "courant"],
+)
+def test_fourth_order_in_the_step_and_in_the_courant_number(
+    name: str, values: tuple[float, ...], finest: float, limit: float, others: dict[str, Any]
+) -> None:
+    def end(value: float) -> np.ndarray:
+        return navier_stokes.solve(few_waves(32), other_force(32), **{name: value}, **others)[0]
 
-    reference = end(1 / 320)
-    errors = [relative(end(step), reference) for step in (1 / 20, 1 / 40, 1 / 80)]
-    assert errors[-1] < 1e-9
-    np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 4.0, atol=0.1)
-
-
-def test_fourth_order_in_the_courant_number() -> None:
-    def end(courant: float) -> np.ndarray:
-        return navier_stokes.solve(
-            few_waves(32), other_force(32), times=[0.5], step=1.0, courant=courant
-        )[0]
-
-    reference = end(0.1)
-    errors = [relative(end(courant), reference) for courant in (1.6, 0.8, 0.4)]
-    assert errors[-1] < 2e-8
+    reference = end(finest)
+    errors = [relative(end(value), reference) for value in values]
+    assert errors[-1] < limit
     np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 4.0, atol=0.1)
 
 
@@ -312,37 +311,6 @@ def test_moving_the_start_moves_the_flow(move: Callable[[Any], Any], sign: int) 
     assert relative(moved, w) > 0.1
 
 
-def test_twice_the_vorticity_takes_half_the_time() -> None:
-    w = navier_stokes.solve(rough(32), other_force(32), viscosity=1e-3, times=[1.0], step=0.02)
-    fast = navier_stokes.solve(
-        2 * rough(32), 4 * other_force(32), viscosity=2e-3, times=[0.5], step=0.01
-    )
-    np.testing.assert_allclose(fast, 2 * w, rtol=0, atol=1e-12)
-
-
-def test_four_tiles_are_one_flow_on_half_the_length() -> None:
-    def tiled(field: np.ndarray) -> np.ndarray:
-        return np.tile(field, (2, 2))
-
-    # Of 64 points 21 waves are kept, of 32 points 10: those of the tiles are 2, 4, ..., 20.
-    initial, force = without_short_waves(rough(32)), other_force(32)
-    w = navier_stokes.solve(initial, force, viscosity=1e-3, times=[1.0], step=0.01)[0]
-    tiles = navier_stokes.solve(
-        tiled(initial), tiled(force), viscosity=1e-3 / 4, times=[1.0], step=0.01
-    )[0]
-    np.testing.assert_allclose(tiles, tiled(w), rtol=0, atol=1e-11)
-
-
-def test_vorticity_grows_no_faster_than_the_force_allows() -> None:
-    w0, force = rough(32), navier_stokes.diagonal_forcing(32)
-    times = [float(t) for t in range(1, 21)]
-    w = navier_stokes.solve(w0, force, times=times)
-    size = np.sqrt((w**2).mean((1, 2)))
-    bound = np.sqrt((w0**2).mean()) + np.array(times) * np.sqrt((force**2).mean())
-    assert (size <= bound).all()
-    assert np.isfinite(w).all()
-
-
 def test_a_flow_can_be_stopped_and_taken_up_again() -> None:
     force = other_force(32)
     whole = navier_stokes.solve(few_waves(32), force, times=[0.4, 1.0])
@@ -361,19 +329,10 @@ def test_steps_follow_the_courant_number(step: float, courant: float, count: int
     x, y = grid(32)
     vortices = np.cos(2 * np.pi * x) + np.cos(2 * np.pi * y)
 
-    def run(max_steps: int) -> None:
-        navier_stokes.solve(
-            vortices,
-            viscosity=0.0,
-            times=[1.0],
-            step=step,
-            courant=courant,
-            max_steps=max_steps,
-        )
-
-    run(count)
+    run = partial(navier_stokes.solve, viscosity=0.0, times=[1.0], step=step, courant=courant)
+    run(vortices, max_steps=count)
     with pytest.raises(NotConvergedError, match=f"within {count - 1} steps"):
-        run(count - 1)
+        run(vortices, max_steps=count - 1)
 
 
 def test_batch_equals_one_by_one() -> None:
@@ -401,86 +360,6 @@ def test_inputs_are_left_untouched() -> None:
     navier_stokes.solve(field, force, times=[0.1])
     np.testing.assert_array_equal(field, rough(16))
     np.testing.assert_array_equal(force, other_force(16))
-
-
-def test_force_of_the_benchmark() -> None:
-    x, y = grid(12)
-    expected = 0.1 * (np.sin(2 * np.pi * (x + y)) + np.cos(2 * np.pi * (x + y)))
-    np.testing.assert_allclose(navier_stokes.diagonal_forcing(12), expected, atol=1e-16)
-    np.testing.assert_allclose(
-        navier_stokes.diagonal_forcing(12, amplitude=0.3), 3 * expected, atol=1e-15
-    )
-
-
-def test_sample_is_the_forced_random_field_and_depends_on_the_generator_only() -> None:
-    w = navier_stokes.sample(points=32, keep=16, frames=3, rng=np.random.default_rng(5))
-    navier_stokes.sample(points=16, keep=16, frames=1, rng=np.random.default_rng(6))
-    again = navier_stokes.sample(points=32, keep=16, frames=3, rng=np.random.default_rng(5))
-    assert list(w) == ["vorticity"]
-    assert w["vorticity"].shape == (3, 16, 16)
-    np.testing.assert_array_equal(w["vorticity"], again["vorticity"])
-    field = periodic_square(32, rng=np.random.default_rng(5))
-    force = navier_stokes.diagonal_forcing(32)
-    expected = navier_stokes.solve(field, force, viscosity=1e-5, times=[1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(w["vorticity"], expected[:, ::2, ::2])
-    other = navier_stokes.sample(points=32, keep=16, frames=3, rng=np.random.default_rng(6))
-    assert relative(other["vorticity"], w["vorticity"]) > 0.5
-
-
-@pytest.mark.parametrize(
-    "change", [{"viscosity": 1e-2}, {"scale": 7.0**1.5}, {"step": 0.01}, {"courant": 0.1}]
-)
-def test_parameters_of_a_sample_reach_the_solver(change: dict[str, float]) -> None:
-    usual = navier_stokes.sample(points=32, keep=16, frames=2, rng=np.random.default_rng(5))
-    changed = navier_stokes.sample(
-        points=32, keep=16, frames=2, rng=np.random.default_rng(5), **change
-    )
-    assert (changed["vorticity"] != usual["vorticity"]).all()
-
-
-def test_initial_fields_have_the_spread_of_the_benchmark() -> None:
-    # sqrt(2 * 7^3 * sum over k of (4 pi^2 |k|^2 + 49)^(-2.5)) = 0.262.
-    rng = np.random.default_rng(0)
-    squares = np.array([(periodic_square(32, rng=rng) ** 2).mean() for _ in range(400)])
-    assert np.sqrt(squares.mean()) == pytest.approx(0.262, abs=4 * squares.std() / 20 / 0.262 / 2)
-
-
-def test_finer_grids_approach_the_same_sample() -> None:
-    def frames(points: int) -> np.ndarray:
-        return navier_stokes.sample(points=points, keep=16, frames=5, rng=np.random.default_rng(1))[
-            "vorticity"
-        ]
-
-    reference = frames(128)
-    errors = [relative(frames(points), reference) for points in (16, 32, 64)]
-    assert errors[0] > 2 * errors[1] > 4 * errors[2], errors
-    assert errors[2] < 0.01
-
-
-def error_in_time(points: int) -> np.ndarray:
-    def frames(halvings: int) -> np.ndarray:
-        return navier_stokes.sample(
-            points=points,
-            keep=64,
-            step=0.05 / 2**halvings,
-            courant=2.0 / 2**halvings,
-            rng=np.random.default_rng(0),
-        )["vorticity"]
-
-    coarse, fine = frames(0), frames(1)
-    return np.array([relative(a, b) for a, b in zip(coarse, fine, strict=True)])
-
-
-def test_default_steps_leave_a_small_error() -> None:
-    errors = error_in_time(64)
-    # 1.3e-4 here and up to 3e-4 in other flows; the grid's own error is a hundred times that.
-    assert errors.max() < 2e-4, errors
-
-
-@pytest.mark.full
-def test_default_steps_leave_a_small_error_at_full_resolution() -> None:
-    errors = error_in_time(256)
-    assert errors.max() < 5e-5, errors
 
 
 @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (5,), ()])
@@ -534,15 +413,6 @@ def test_parameter_out_of_range_is_refused(name: str, value: Any, message: str) 
         navier_stokes.solve(np.zeros((5, 5)), **{name: value})
 
 
-def test_sample_of_no_frames_or_other_points_is_refused() -> None:
-    rng = np.random.default_rng(0)
-    for keep in (0, 5, 32):
-        with pytest.raises(ValueError, match=f"a divisor of points = 16, got {keep}"):
-            navier_stokes.sample(points=16, keep=keep, rng=rng)
-    with pytest.raises(ValueError, match="expected at least 1 frame, got 0"):
-        navier_stokes.sample(points=16, keep=8, frames=0, rng=rng)
-
-
 @pytest.mark.parametrize("strength", [1e3, 1e100])
 def test_flow_that_outruns_its_step_raises(strength: float) -> None:
     # At rest nothing limits the first step.
@@ -561,3 +431,34 @@ def test_flow_too_fast_for_the_allowed_steps_raises_at_once() -> None:
         NotConvergedError, match=r"within 30 steps, got to 1 in 20 and need 20 more"
     ):
         navier_stokes.solve(0.1 * few_waves(16), times=[1.0, 2.0], max_steps=30)
+
+
+def test_twice_the_vorticity_takes_half_the_time() -> None:
+    w = navier_stokes.solve(rough(32), other_force(32), viscosity=1e-3, times=[1.0], step=0.02)
+    fast = navier_stokes.solve(
+        2 * rough(32), 4 * other_force(32), viscosity=2e-3, times=[0.5], step=0.01
+    )
+    np.testing.assert_allclose(fast, 2 * w, rtol=0, atol=1e-12)
+
+
+def test_four_tiles_are_one_flow_on_half_the_length() -> None:
+    def tiled(field: np.ndarray) -> np.ndarray:
+        return np.tile(field, (2, 2))
+
+    # Of 64 points 21 waves are kept, of 32 points 10: those of the tiles are 2, 4, ..., 20.
+    initial, force = without_short_waves(rough(32)), other_force(32)
+    w = navier_stokes.solve(initial, force, viscosity=1e-3, times=[1.0], step=0.01)[0]
+    tiles = navier_stokes.solve(
+        tiled(initial), tiled(force), viscosity=1e-3 / 4, times=[1.0], step=0.01
+    )[0]
+    np.testing.assert_allclose(tiles, tiled(w), rtol=0, atol=1e-11)
+
+
+def test_vorticity_grows_no_faster_than_the_force_allows() -> None:
+    w0, force = rough(32), navier_stokes.diagonal_forcing(32)
+    times = [float(t) for t in range(1, 21)]
+    w = navier_stokes.solve(w0, force, times=times)
+    size = np.sqrt((w**2).mean((1, 2)))
+    bound = np.sqrt((w0**2).mean()) + np.array(times) * np.sqrt((force**2).mean())
+    assert (size <= bound).all()
+    assert np.isfinite(w).all()
