@@ -13,6 +13,15 @@ def _margin(ours: Numbers, theirs: Numbers, *, larger: bool) -> float:
     return difference / abs(theirs.mean)
 
 
+def _digits(number: float) -> str:
+    """Three digits, more of a large number rather than a power of ten.
+
+    >>> _digits(8.2163), _digits(-1461.4)
+    ('8.22', '-1,461')
+    """
+    return f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}"
+
+
 def _in_the_spread(a: Numbers, b: Numbers) -> str:
     if min(len(a.values), len(b.values)) < 2:
         return ""
@@ -43,7 +52,8 @@ class First(Claim):
         in_paper = [row for row in in_order if outcome.experiment.in_paper(row)]
         margins = {row: _margin(ours, others[row], larger=larger) for row in others}
         told = [
-            f"margin {100 * margins[row]:.3g} % to {rows[row]}{_in_the_spread(ours, others[row])}"
+            f"margin {_digits(100 * margins[row])} % to {rows[row]}"
+            + _in_the_spread(ours, others[row])
             for row in dict.fromkeys((in_order[0], *in_paper[:1]))
         ]
         details = ", among the methods of the paper ".join(told)
@@ -83,7 +93,7 @@ class Below(Claim):
             return self.not_yet(outcome, *missing)
         ratio, ours, other = max(ratios, key=lambda found: found[0])
         details = f"{outcome.experiment.rows[self.than]} over {outcome.experiment.rows[self.row]} "
-        details += f"is {ratio:.3g}{_in_the_spread(ours, other)}"
+        details += f"is {_digits(ratio)}{_in_the_spread(ours, other)}"
         return self.decided(outcome, ratio > self.factor, details, [ours, other])
 
 
@@ -111,7 +121,7 @@ class Near(Claim):
         ours = known[self.row] if self.row else max(known.values(), key=lambda n: n.mean)
         part = ours.mean / best.mean - 1
         details = (
-            f"{100 * part:.3g} % above the best{_in_the_spread(ours, best) if part else ''}, "
+            f"{_digits(100 * part)} % above the best{_in_the_spread(ours, best) if part else ''}, "
             f"{len(known)} of {len(asked)} settings"
         )
         return self.decided(outcome, part <= self.within, details, list(known.values()))

@@ -264,8 +264,8 @@ def _how_made(outcome: Outcome) -> str:
     commits, machines = ({line[what] for line in lines} for what in ("commit", "machine"))
     hours = sum(line["cpu_seconds"] for line in lines) / 3600
     return (
-        f" {len(lines)} results with all seeds, {hours:.2g} hours of one core; commit "
-        f"{', '.join(sorted(commits))}; {'; '.join(sorted(machines))}."
+        f" {len(lines)} result{'s' if len(lines) > 1 else ''} with all seeds, {hours:.2g} hours of "
+        f"one core; commit {', '.join(sorted(commits))}; {'; '.join(sorted(machines))}."
     )
 
 
