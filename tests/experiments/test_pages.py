@@ -93,7 +93,7 @@ def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
         "against 2 of 3 other methods, by older code\n"
     ) in text
     assert "- not yet decided: functional attention first on Darcy with a notch; " in text
-    assert "Of 3 claims here hold 1, do not hold 0, are not decided yet 2." in text
+    assert "Of 3 claims 1 hold here, 0 do not, 2 wait for runs." in text
     assert (
         "Parameters, and minutes of one core:\n\n"
         "|  | a run |\n"

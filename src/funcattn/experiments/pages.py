@@ -144,16 +144,12 @@ def _summary(shown: Sequence[Outcome]) -> str:
     """How many of the paper's claims hold, and what was found where."""
     found = [(o.experiment, c.verdict(o)) for o in shown for c in o.experiment.claims]
     counts = [
-        f"{words} {sum(verdict.holds == holds for _, verdict in found)}"
-        for holds, words in (
-            ("holds", "here hold"),
-            ("does not hold", "do not hold"),
-            ("not yet", "are not decided yet"),
-        )
+        sum(verdict.holds == holds for _, verdict in found)
+        for holds in ("holds", "does not hold", "not yet")
     ]
     lines = [
         "## The paper's claims\n",
-        f"Of {len(found)} claims {', '.join(counts)}.\n",
+        "Of {} claims {} hold here, {} do not, {} wait for runs.\n".format(len(found), *counts),
         "| | here | by how much | |",
         "| --- | --- | --- | --- |",
         *(

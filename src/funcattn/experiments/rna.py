@@ -29,5 +29,7 @@ RNA = Experiment(
     notes=(
         "It needs the RNA Surface Segmentation Dataset: --rna PATH.",
         "Tier cpu has 1,024 points of each surface, the paper 4,096.",
+        "Transolver is far from trained at tier cpu, and further with the paper's optimiser "
+        "(results/tier_cpu.json).",
     ),
 )
