@@ -65,6 +65,7 @@ PDE = Experiment(
     notes=(
         "Attentions differ in nothing but the attention; whole networks (FNO, U-NO, LNO) have "
         "sizes of their own.",
+        "LNO hardly trains on Elasticity at tier cpu, and its seeds lie far apart.",
         "The epoch is chosen on validation data; the paper's code chose it on the test data of "
         "Elasticity.",
     ),

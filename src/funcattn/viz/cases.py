@@ -220,7 +220,7 @@ def case_name(case: Case) -> str:
 
 
 def not_finite(name: str, values: Array, then: str) -> str:
-    """A sentence on values that cannot be picture, with a space before it; empty without such."""
+    """A sentence on values that cannot be drawn, with a space before it; empty without such."""
     lost = int((~np.isfinite(values)).sum())
     return f" {name}: {lost:,} of {values.size:,} values are not finite; {then}." if lost else ""
 
