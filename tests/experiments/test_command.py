@@ -92,6 +92,30 @@ def test_what_has_a_result_is_skipped(call: Call, ran: list[Cell], made: Any) ->
     assert [c.settings.model for c in ran] == ["fno"]
 
 
+def test_rows_of_a_table_can_be_chosen(call: Call, ran: list[Cell]) -> None:
+    call("bases", only=["elasticity"], rows=["16", "64"])
+    assert [c.settings.network.bases for c in ran] == [16, 64]
+    assert {cell.command for cell in ran} == {
+        "funcattn reproduce bases --tier cpu --only elasticity --rows 16 64 --seeds 1"
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "expected"),
+    [
+        ("only", "elastcity", "burgers"),
+        ("models", "fnoo", "funcattn, transolver, galerkin, fno"),
+        ("rows", "16", "fno, "),
+    ],
+)
+def test_a_name_that_is_nowhere_is_an_error(
+    call: Call, ran: list[Cell], option: str, name: str, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=f"--{option}: expected some of {expected}.*got '{name}'"):
+        call("burgers", **{option: [name]})
+    assert not ran
+
+
 def test_runs_for_a_picture_have_one_seed(call: Call, ran: list[Cell]) -> None:
     call("few_shot", models=["softmax"], seeds=2)
     assert [(c.settings.seed, c.settings.data.observations) for c in ran] == [  # type: ignore[attr-defined]

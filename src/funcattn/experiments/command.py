@@ -40,6 +40,8 @@ class Reproduce:
     """Of these tasks only."""
     models: list[str] = field(default_factory=list)
     """By these networks only."""
+    rows: list[str] = field(default_factory=list)
+    """Of these rows of their tables only, such as 16 and 64 of bases."""
     seeds: int = 1
     """Runs with seeds 0, 1, ..."""
     workers: int = 1
@@ -81,6 +83,7 @@ class Reproduce:
         return [experiment_named(name) for name in self.experiments]
 
     def _run(self, chosen: Sequence[Experiment], console: Console) -> Sequence[Ended]:
+        self._check(chosen)
         cells = [*self._cells(chosen, console)]
         queue = Queue(self.queue, self.workers)
         if self.rerun:
@@ -120,7 +123,7 @@ class Reproduce:
         """What has no result by this code, the first seed of all before the second of any."""
         results, seen = Results(self._results), set()
         for seed in range(self.seeds):
-            for run in (run for experiment in chosen for run in experiment.wanted()):
+            for run in (run for experiment in chosen for run in experiment.wanted(self.rows)):
                 if not self._asked(run) or (run.one_seed and seed):
                     continue
                 if (why := self._refusal(run, chosen)) is not None:
@@ -137,10 +140,23 @@ class Reproduce:
                 code = code_version(run.task)
                 yield Cell(settings, code, self._results, self.cache, self._command())
 
+    def _check(self, chosen: Sequence[Experiment]) -> None:
+        """A name that is nowhere would leave nothing to run, and no word of why."""
+        runs = [run for experiment in chosen for run in experiment.wanted()]
+        for option, known in {
+            "only": [run.task for run in runs],
+            "models": [run.model for run in runs],
+            "rows": [row for experiment in chosen for row in experiment.rows],
+        }.items():
+            for name in getattr(self, option):
+                if name not in known:
+                    expected = ", ".join(dict.fromkeys(known))
+                    raise ValueError(f"--{option}: expected some of {expected}, got {name!r}")
+
     def _command(self) -> str:
         """What is said of how a result was made: all that decides it, and no folder."""
         words = ["funcattn", "reproduce", *self.experiments, "--tier", self.tier]
-        for name in ("only", "models"):
+        for name in ("only", "models", "rows"):
             words += [f"--{name}", *getattr(self, name)] if getattr(self, name) else []
         return shlex.join([*words, "--seeds", str(self.seeds)])
 

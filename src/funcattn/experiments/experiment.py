@@ -5,7 +5,7 @@ An experiment is a table or a figure of the paper: runs by row and column, claim
 
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -101,10 +101,11 @@ class Experiment:
     notes: tuple[str, ...] = ()
     """In what it differs from the paper."""
 
-    def wanted(self) -> list[Run]:
-        """All its runs, each once, in order."""
+    def wanted(self, rows: Collection[str] = ()) -> list[Run]:
+        """Its runs, of some rows or all, each once, in order."""
         wanted: list[Run] = []
-        for run in (*self.runs.values(), *self.more):
+        shown = (run for (row, _), run in self.runs.items() if not rows or row in rows)
+        for run in (*shown, *(() if rows else self.more)):
             if isinstance(run, Run) and run not in wanted:
                 wanted.append(run)
         return wanted
