@@ -301,7 +301,8 @@ def _check_lists(path: Path, lists: object) -> None:
                 parse_name(name)
         except ValueError as error:
             raise ValueError(f"{path}: {key}: {error}") from error
-        other = lists.get(f"{key.removesuffix('_train')}_test", []) if "_train" in key else []
+        of_test = f"{key.removesuffix('_train')}_test"
+        other = lists.get(of_test, []) if key.endswith("_train") else []
         if twice := [name for name, times in Counter([*names, *other]).items() if times > 1]:
             raise ValueError(
                 f"{path}: expected every case once in {key} and the test list to it, got "

@@ -186,10 +186,15 @@ def write_matlab(
                 f"most 63, got {name!r}: rename it"
             )
         numbers[name] = np.atleast_2d(array)
-        if _native(numbers[name].dtype) not in _NUMERIC.values() or not numbers[name].size:
+        if _native(numbers[name].dtype) not in _NUMERIC.values():
             raise ValueError(
-                f"{path}: expected real numeric arrays that are not empty, got {name} of type "
-                f"{array.dtype} and shape {array.shape}: convert it, to float64 for instance"
+                f"{path}: expected real numeric arrays, got {name} of type {array.dtype}: convert "
+                "it, to float64 for instance"
+            )
+        if not numbers[name].size:
+            raise ValueError(
+                f"{path}: expected arrays that are not empty, got {name} of shape {array.shape}: "
+                "leave it out"
             )
         if format == "5" and numbers[name].nbytes >= _LARGEST:
             raise ValueError(

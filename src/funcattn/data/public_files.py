@@ -172,6 +172,8 @@ def write_public(
     for name, values in arrays.items():
         _agree(layout, f"{files[name]}: {name}", layout.arrays[name].axes, values.shape, sizes)
         _check_finite(files[name], name, values)
+    if not sizes["samples"]:
+        raise ValueError(f"{path}: expected at least one sample to write, got none")
     if layout.check is not None:
         layout.check(str(path), arrays)
     stored = {layout.arrays[name]: values for name, values in arrays.items()}

@@ -98,6 +98,12 @@ def test_manifests_that_are_none(tmp_path: Path, content: str | bytes, message: 
         read_manifest(tmp_path)
 
 
+def test_lists_have_a_test_list_by_the_end_of_their_names(tmp_path: Path) -> None:
+    lists = {"a_train_b": [NAME], "a_train_b_test": [NAME]}
+    (tmp_path / "manifest.json").write_text(json.dumps(lists))
+    assert read_manifest(tmp_path) == lists
+
+
 def test_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"manifest\.json: expected the lists of cases"):
         read_manifest(tmp_path)

@@ -261,6 +261,7 @@ def test_arrays_that_are_no_set_are_not_written(tmp_path: Path, benchmark: Any) 
         (missing, rf"expected the arrays .*{last}.* got {', '.join(missing)}"),
         ({**arrays, "more": array}, "expected the arrays .* got .*more"),
         ({**arrays, last: array[0]}, rf"{last}: expected shape \(samples.*, got \("),
+        ({name: a[:0] for name, a in arrays.items()}, "expected at least one sample .* got none"),
     ]
     if missing:
         samples = rf"{last}: expected shape \(samples 5, .*, got \("

@@ -60,13 +60,6 @@ def test_objects_are_refused(tmp_path: Path, benchmark: Any) -> None:
     benchmark.assert_refused(tmp_path, rf"{file.name}: expected a .*\.npy file of plain numbers")
 
 
-@of_each
-def test_sets_without_samples_are_not_written(tmp_path: Path, benchmark: Any) -> None:
-    with pytest.raises(ValueError, match=r"expected an array .* not empty"):
-        benchmark.write(tmp_path, {name: a[:0] for name, a in benchmark.arrays().items()})
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("benchmark", "left"),
     [
