@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Pointwise, Stencil
 from funcattn.nn import chunked as layer_in_chunks
 from funcattn.ops import chunked
+from funcattn.ops.chunked import gather
 
 GRID = (7, 11)
 POINTS = 77
@@ -221,6 +222,26 @@ def test_auto_stores_where_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> N
     assert kept["much"] == saved_bytes(build("stored"), fields(500))
     assert kept["little"] == saved_bytes(build("streamed"), fields(500))
     assert kept["little"] < kept["much"]
+
+
+def test_auto_stores_more_where_there_will_be_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fields(500)
+    basis = x.nbytes // 16 * 4 * 5  # 4 heads of 5 functions, where x has 16 channels
+    chosen = []
+
+    def note(*given: Any, store: bool, **more: Any) -> Any:
+        chosen.append(store)
+        return gather(*given, store=store, **more)
+
+    monkeypatch.setattr(layer_in_chunks, "gather", note)
+    monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
+    for free, most_kept in ((8 * basis, basis), (8 * basis - 1, basis), (8 * basis, basis - 1)):
+        monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device, free=free: free)
+        monkeypatch.setattr(layer_in_chunks, "MOST_KEPT", most_kept)
+        with torch.no_grad():
+            build("auto")(x)
+    build("auto")(x)
+    assert chosen == [True, False, False, False]
 
 
 @pytest.mark.parametrize("execution", ["stored", "streamed"])

@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 from funcattn.nn.bases import LearnedBasis
 from funcattn.nn.feature_maps import Pointwise
 from funcattn.nn.points import Points
+from funcattn.ops.buffers import MOST_KEPT
 from funcattn.ops.checks import check_batch, check_point_weights, check_total_weight
 from funcattn.ops.chunked import Gathered, LocalMaps, gather, scatter
 from funcattn.ops.linalg import full_precision
@@ -36,6 +37,9 @@ _SMALL_STORE = 2**26
 _SHARE_OF_MEMORY = 1 / 32
 """The largest part of the free memory that one layer's stored basis may take: of a network's layers
 all are kept for the gradient."""
+_SHARE_WITHOUT_GRADIENT = 1 / 8
+"""The same where there will be no gradient: it is kept from the layer's first pass to its second,
+and one layer comes after the other."""
 _computed_again: ContextVar[bool] = ContextVar("funcattn_computed_again", default=False)
 
 
@@ -84,11 +88,16 @@ def _knows_mass(projection: type) -> bool:
 
 def is_to_be_stored(layer: "FunctionalAttention", x: Tensor) -> bool:
     """Whether there is memory for the basis at all points."""
-    values = x.shape[0] * x.shape[1] * (layer.heads * _learned(layer).bases + 4 * x.shape[2])
-    needed = values * x.element_size()
-    if needed <= _SMALL_STORE or _computed_again.get():
-        return needed <= _SMALL_STORE
-    return needed <= _SHARE_OF_MEMORY * available_bytes(x.device)
+    a_number_a_point = x.shape[0] * x.shape[1] * x.element_size()
+    basis = a_number_a_point * layer.heads * _learned(layer).bases
+    with_features = basis + a_number_a_point * 4 * x.shape[2]
+    if with_features <= _SMALL_STORE or _computed_again.get():
+        return with_features <= _SMALL_STORE
+    free = available_bytes(x.device)
+    if torch.is_grad_enabled():
+        return with_features <= _SHARE_OF_MEMORY * free
+    # Beyond the buffers that are used again, fresh memory costs as much as the basis once more.
+    return basis <= min(MOST_KEPT, _SHARE_WITHOUT_GRADIENT * free)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import threading
 
 import torch
 
-_MOST_KEPT = 2**30
+MOST_KEPT = 2**30
 
 
 class Buffers:
@@ -35,7 +35,7 @@ class Buffers:
         whole = torch.empty(0, dtype=buffer.dtype).set_(buffer.untyped_storage())
         with self._lock:
             self._free.append(whole)
-            while sum(b.nbytes for b in self._free) > _MOST_KEPT:
+            while sum(b.nbytes for b in self._free) > MOST_KEPT:
                 self._free.pop(0)
 
 
