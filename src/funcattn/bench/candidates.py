@@ -26,7 +26,8 @@ from funcattn.nn.rivals import (
 
 Part = Literal["layer", "model"]
 OURS, PLAIN, STREAMED = "functional", "functional, plain", "functional, streamed"
-CHECKPOINTED, REFERENCE = "functional, checkpointed", "reference form"
+COMPILED, CHECKPOINTED = "functional, compiled", "functional, checkpointed"
+REFERENCE = "reference form"
 LAYERS_OF_MODEL = 8
 
 
@@ -106,7 +107,7 @@ LAYERS: dict[str, Candidate] = {
     PLAIN: Candidate(_ours("plain"), functional=True),
     "functional, stored": Candidate(_ours("stored"), functional=True),
     STREAMED: Candidate(_ours("streamed"), functional=True),
-    "functional, compiled": Candidate(_compiled(_ours("plain")), functional=True, compiled=True),
+    COMPILED: Candidate(_compiled(_ours("plain")), functional=True, compiled=True),
     REFERENCE: Candidate(_rival(ReferenceForm), functional=True),
     "softmax": Candidate(_without_bases(SoftmaxAttention), quadratic=True),
     "galerkin": Candidate(_without_bases(GalerkinAttention)),
@@ -126,6 +127,7 @@ LAYERS: dict[str, Candidate] = {
 MODELS: dict[str, Candidate] = {
     OURS: Candidate(_model(_functional("auto")), functional=True),
     PLAIN: Candidate(_model(_functional("plain")), functional=True),
+    COMPILED: Candidate(_compiled(_model(_functional("plain"))), functional=True, compiled=True),
     CHECKPOINTED: Candidate(_model(_functional("auto"), checkpoint=True), functional=True),
     REFERENCE: Candidate(_model(ReferenceForm), functional=True),
 }

@@ -147,8 +147,9 @@ def interleaved(
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Seconds of each call, in turns, round by round: A B C A B C ...; and what went wrong.
 
-    A first round warms, and is not kept. Yardsticks are part of the first rounds only, as they take
-    their time. A candidate that fails is out.
+    Calls have been made once before, to warm. The first round says how many there is time for.
+    Yardsticks are part of the first rounds only, as they take their time. A candidate that fails is
+    out.
     """
     running = dict(candidates)
     took: dict[str, list[float]] = {name: [] for name in (*candidates, *yardsticks)}
@@ -164,12 +165,11 @@ def interleaved(
                 running.pop(name)
             took[name].append(time.perf_counter() - start)
 
-    one_round(dict(running))
-    once = sum(took.pop(name)[0] for name in candidates)
-    took |= {name: [] for name in candidates}
+    one_round({**running, **yardsticks})
+    once = sum(took[name][0] for name in candidates)
     wanted = min(MOST_ROUNDS, max(rounds, round(seconds * len(candidates) / max(once, 1e-9))))
     said = time.perf_counter()
-    for index in range(wanted):
+    for index in range(1, wanted):
         one_round({**running, **(yardsticks if index < YARDSTICK_ROUNDS else {})})
         if time.perf_counter() - said > 1:
             said = time.perf_counter()
