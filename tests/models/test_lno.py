@@ -7,7 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.lno import LNO, cross_attention
+from funcattn.models.registry import MODELS, Shape, build_model
 from funcattn.nn.points import Points
+from funcattn.settings import NetworkSettings
 
 
 class TestCrossAttention:
@@ -44,7 +46,8 @@ def test_is_encode_transformer_decode(
         x = F.gelu(layer.lift(x))
         return layer.head(x + F.gelu(layer.layers[0](x)))
 
-    coordinates = torch.cat([positions[0], time.expand(7, 1)], dim=-1)
+    scaled = (positions[0] - 0.5) / math.sqrt(1 / 12)
+    coordinates = torch.cat([scaled, time.expand(7, 1)], dim=-1)
     scores = perceptron(model.attention, perceptron(model.trunk, coordinates))
     features = perceptron(model.branch, torch.cat([coordinates, values[0]], dim=-1))
     latent = torch.stack([scores[:, g].softmax(0) @ features for g in range(5)])
@@ -61,6 +64,23 @@ def test_is_encode_transformer_decode(
         latent = latent + contract(F.gelu(expand(block.mlp_norm(latent))))
     expected = perceptron(model.head, scores.softmax(-1) @ latent)
     assert_equal_to_rounding(model(positions, values, time=time)[0], expected)
+
+
+def test_positions_beyond_the_unit_box_stay_as_they_are(
+    made: Any, uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    positions, values = uniform(1, 7, 2), uniform(1, 7, 1)
+    scaled = (positions - 0.5) * math.sqrt(12)
+    as_they_are = made("lno", unit_box=False)(scaled, values)
+    assert_equal_to_rounding(made("lno")(positions, values), as_they_are)
+
+
+@pytest.mark.parametrize(("upper", "unit_box"), [(1.0, True), ((1.0, 2.0), False)])
+def test_the_box_is_that_of_the_task(upper: Any, unit_box: bool) -> None:
+    settings = MODELS["lno"].settings("darcy", "smoke", NetworkSettings())
+    network = build_model("lno", settings, Shape(2, 1, 1, upper=upper))
+    assert isinstance(network, LNO)
+    assert network.unit_box == unit_box
 
 
 def test_points_see_each_other(made: Any, uniform: Any) -> None:
@@ -80,7 +100,7 @@ def test_gives_nearly_the_same_field_on_more_points(made: Any) -> None:
         weights[:, [0, -1]] = 0.5
         return model(x, torch.sin(3 * x), weights=weights).detach()[0, :, 0]
 
-    differences = [(on(n) - on(2 * n - 1)[::2]).abs().max().item() for n in (17, 33, 65)]
+    differences = [(on(n) - on(2 * n - 1)[::2]).abs().max().item() for n in (65, 129, 257)]
     assert differences[0] < 0.05
     assert math.log2(differences[0] / differences[1]) == pytest.approx(2, abs=0.25)
     assert math.log2(differences[1] / differences[2]) == pytest.approx(2, abs=0.25)

@@ -4,6 +4,9 @@ Axes: b batch, n point, l latent point, s space dimension, i input channel, o ou
 c width, k feature.
 """
 
+import math
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -70,13 +73,16 @@ class LNO(FieldNetwork):
     and weights: softmax over points becomes weights * exp(scores) over their sum.
 
     width, layers, heads: of the transformer between latent points. projector: residual layers of
-    each of the four point-wise networks.
+    each of the four point-wise networks. unit_box: positions lie all over the unit box, and are
+    taken from its middle, in standard deviations of points all over it. As they are, they leave the
+    scores so flat that latent points coincide, and some networks never get away from there.
 
     Relative to the paper: where its text and its public code differ, this follows the code: scores
     come from a perceptron on the trunk, in place of a product with learned latent positions. The
     keys between latent points have no bias, which would have no effect. Time is one more coordinate
-    of trunk and branch, where the code gives all times at once, as output channels. Weights of the
-    points are an addition.
+    of trunk and branch, where the code gives all times at once, as output channels. The code scales
+    the positions of Elasticity and Darcy flow, by the points it trains on, which comes to the same.
+    Weights of the points are an addition.
 
     Parameters: 761 601 in 2D with one input and output and the defaults, which are the published
     ones for Darcy flow; the public code has 512 more, the biases of the keys.
@@ -98,11 +104,13 @@ class LNO(FieldNetwork):
         latents: int = 256,
         heads: int = 8,
         projector: int = 2,
+        unit_box: bool = True,
         time: bool = False,
     ) -> None:
         super().__init__(space, inputs, outputs, time=time)
         if width % heads:
             raise ValueError(f"width: expected a multiple of heads={heads}, got {width}")
+        self.unit_box = unit_box
         self.trunk = ResidualPerceptron(self.coordinates, width, width, layers=projector)
         self.branch = ResidualPerceptron(self.features, width, width, layers=projector)
         self.attention = ResidualPerceptron(width, width, latents, layers=projector)
@@ -113,6 +121,10 @@ class LNO(FieldNetwork):
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n o"]:
         """To the latent points, between them, and back."""
+        if self.unit_box:
+            assert points.positions is not None
+            # Of mean 0 and variance 1, where they are spread evenly.
+            points = replace(points, positions=(points.positions - 0.5) * math.sqrt(12))
         scores = self.attention(self.trunk(self.coordinates_of(time, points)))
         to_latent, to_points = cross_attention(scores, points)
         latent = to_latent.mT @ self.branch(self.features_of(values, time, points))

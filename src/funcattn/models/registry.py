@@ -402,7 +402,12 @@ MODELS = {
     "lno": ModelEntry(
         "Latent neural operator: to a few latent points, attention there, and back",
         "Wang and Wang, Latent Neural Operator, NeurIPS 2024",
-        fields=_whole(LNO, heads=lambda s, _: s.heads, latents=lambda s, _: s.bases),
+        fields=_whole(
+            LNO,
+            heads=lambda s, _: s.heads,
+            latents=lambda s, _: s.bases,
+            unit_box=lambda _, shape: (shape.lower, shape.upper) == (0.0, 1.0),
+        ),
         published={"width": 128, "layers": 8, "heads": 8, "bases": 256},
         of_task={"darcy": {"layers": 4}, "navier_stokes": {"width": 256}},
         small={"width": 64, "layers": 4, "heads": 4, "bases": 64},
