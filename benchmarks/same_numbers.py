@@ -1,11 +1,12 @@
 """Whether a change of the code left the numbers of the experiments as they were, to the last bit.
 
-    python benchmarks/same_numbers.py COMMIT "what changed" [--rna PATH]
+    python benchmarks/same_numbers.py COMMIT "what changed" [--rna PATH] [--but-for NETWORK ...]
 
 Trains, at tier smoke, each network on each task that the paper's experiments have results of, by
 the code of a commit and by the code as it is, and compares every number of every epoch and of the
 test. If all are the same, results/experiments/same_numbers.json gets an entry, and results by the
-code of the commit count as those of the code as it is.
+code of the commit count as those of the code as it is, but for networks that were changed on
+purpose.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,14 +54,16 @@ def by_code_in(checkout: Path, *asked: str) -> dict[str, Any]:
     return found
 
 
-def compared(before: Path, work: Path, rna: str | None) -> dict[str, list[str]]:
+def compared(
+    before: Path, work: Path, rna: str | None, but_for: Sequence[str]
+) -> dict[str, list[str]]:
     """The two versions of each task; exits where a number differs."""
     versions = {}
     for path in sorted(RESULTS.glob("*.jsonl")):
         task = path.stem
         if task == "rna" and rna is None:
             sys.exit("rna: expected the data set, as there are results of it; give --rna PATH")
-        for model in sorted({line["model"] for line in results.read_lines(path)}):
+        for model in sorted({line["model"] for line in results.read_lines(path)} - {*but_for}):
             found = []
             for name, checkout in (("before", before), ("after", ROOT)):
                 out = work / f"{task}-{model}-{name}"
@@ -82,13 +86,16 @@ def main() -> None:
     parser.add_argument("commit")
     parser.add_argument("why")
     parser.add_argument("--rna")
+    parser.add_argument("--but-for", nargs="*", default=[], metavar="NETWORK")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         before = Path(folder) / "before"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(before)], check=True)
         subprocess.run(["git", "-C", str(before), "checkout", "-q", asked.commit], check=True)
-        versions = compared(before, Path(folder), asked.rna)
+        versions = compared(before, Path(folder), asked.rna, asked.but_for)
     entry = {"why": asked.why, "before": asked.commit, "code": versions, **facts()}
+    if asked.but_for:
+        entry["but_for"] = asked.but_for
     entries = [*results.same_numbers(RESULTS), entry]
     write_whole(RESULTS / results.SAME_NUMBERS, json.dumps(entries, indent=1) + "\n")
 

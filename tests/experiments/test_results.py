@@ -58,6 +58,18 @@ def test_code_that_changed_no_number_is_not_older(made: Any) -> None:
     assert not found[0].current
 
 
+@pytest.mark.parametrize(("but_for", "current"), [("lno", True), ("transolver", False)])
+def test_a_change_of_one_network_leaves_the_numbers_of_others(
+    made: Any, but_for: str, current: bool
+) -> None:
+    made.add(RUN, {}, code="old")
+    change = {"code": {"darcy": ["old", code_version("darcy")]}, "but_for": [but_for]}
+    (made.folder / SAME_NUMBERS).write_text(json.dumps([change]))
+    found = Results(made.folder).find(RUN.settings("cpu"))
+    assert found is not None
+    assert found.current == current
+
+
 def test_a_setting_that_came_later_had_its_default(made: Any) -> None:
     made.add(RUN, {})
     path = made.folder / "darcy.jsonl"

@@ -15,7 +15,8 @@ from funcattn.tasks import TASKS
 from funcattn.training.checkpoint import write_whole
 
 SAME_NUMBERS = "same_numbers.json"
-"""Changes of the code that left all numbers as they were, and how that was seen."""
+"""Changes of the code that left numbers as they were, but for which networks, and how that was
+seen."""
 _NEEDED = ("identity", "code", "task", "model", "seed", "settings")
 
 
@@ -57,7 +58,8 @@ class Results:
                 seeds = self._lines.setdefault(_identity_now(line), {})
                 seeds.setdefault(line["seed"], []).append(line)
         self._same = same_numbers(folder)
-        self._versions: dict[str, set[str]] = {}
+        self._versions: dict[tuple[str, str], set[str]] = {}
+        """By task and network."""
 
     def find(self, settings: RunSettings) -> Result | None:
         """The newest result with these settings by this code, or else by older code."""
@@ -66,20 +68,22 @@ class Results:
     def of_all_seeds(self, settings: RunSettings) -> dict[int, Result]:
         """The same for every seed that was run, in order."""
         seeds = self._lines.get(_of_any_seed(settings), {})
-        if seeds and settings.task not in self._versions:
-            self._versions[settings.task] = self._like_now(settings.task)
+        of_what = settings.task, settings.model
+        if seeds and of_what not in self._versions:
+            self._versions[of_what] = self._like_now(*of_what)
         found = {}
         for seed, lines in sorted(seeds.items()):
-            fresh = [line for line in lines if line["code"] in self._versions[settings.task]]
+            fresh = [line for line in lines if line["code"] in self._versions[of_what]]
             found[seed] = Result((fresh or lines)[-1], current=bool(fresh))
         return found
 
-    def _like_now(self, task: str) -> set[str]:
+    def _like_now(self, task: str, model: str) -> set[str]:
         """Versions of the code that give the numbers that today's gives."""
         versions = {code_version(task)}
         for change in reversed(self._same):
             before, after = change["code"].get(task, ("", ""))
-            versions |= {before} if after in versions else set()
+            if after in versions and model not in change.get("but_for", ()):
+                versions.add(before)
         return versions
 
 
