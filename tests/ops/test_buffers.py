@@ -36,7 +36,7 @@ def test_what_does_not_fit_is_new(count: int, like: torch.Tensor) -> None:
 
 
 def test_no_more_than_the_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_KEPT", 9000)
+    monkeypatch.setattr(module, "MOST_KEPT", 9000)
     pool = Buffers()
     taken = [pool.take(1000, LIKE) for _ in range(3)]  # of 4000 bytes
     for buffer in taken:
