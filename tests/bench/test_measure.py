@@ -1,6 +1,7 @@
 """Agreement, times, operations and memory."""
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
@@ -151,6 +152,18 @@ def test_candidates_take_turns() -> None:
     assert order == ["a", "b", "y"] * 3
     assert {name: len(times) for name, times in took.items()} == {"a": 3, "b": 3, "y": 3}
     assert not failed
+
+
+def test_a_slow_candidate_does_not_take_the_rounds_of_the_others() -> None:
+    took, _ = interleaved(
+        {"quick": lambda: time.sleep(0.001), "slow": lambda: time.sleep(0.1)},
+        rounds=2,
+        seconds=0.1,
+        yardsticks={},
+        say=nothing,
+    )
+    assert len(took["slow"]) == 2
+    assert len(took["quick"]) > 4
 
 
 def test_a_candidate_that_runs_out_of_memory_later_is_out() -> None:

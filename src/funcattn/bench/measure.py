@@ -147,9 +147,9 @@ def interleaved(
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Seconds of each call, in turns, round by round: A B C A B C ...; and what went wrong.
 
-    Calls have been made once before, to warm. The first round says how many there is time for.
-    Yardsticks are part of the first rounds only, as they take their time. A candidate that fails is
-    out.
+    Calls have been made once before, to warm. The first round says how many there is time for: one
+    that fills its seconds with the least rounds has no more, so that it does not take the time of
+    the others. Yardsticks are part of the first rounds only. A candidate that fails is out.
     """
     running = dict(candidates)
     took: dict[str, list[float]] = {name: [] for name in (*candidates, *yardsticks)}
@@ -166,11 +166,13 @@ def interleaved(
             took[name].append(time.perf_counter() - start)
 
     one_round({**running, **yardsticks})
-    once = sum(took[name][0] for name in candidates)
-    wanted = min(MOST_ROUNDS, max(rounds, round(seconds * len(candidates) / max(once, 1e-9))))
+    brief = [name for name in candidates if took[name][0] * rounds < seconds]
+    once = sum(took[name][0] for name in brief)
+    wanted = min(MOST_ROUNDS, max(rounds, round(seconds * len(brief) / max(once, 1e-9))))
     said = time.perf_counter()
     for index in range(1, wanted):
-        one_round({**running, **(yardsticks if index < YARDSTICK_ROUNDS else {})})
+        on = {name: call for name, call in running.items() if index < rounds or name in brief}
+        one_round({**on, **(yardsticks if index < YARDSTICK_ROUNDS else {})})
         if time.perf_counter() - said > 1:
             said = time.perf_counter()
             say(f"round {index + 1} of {wanted}")

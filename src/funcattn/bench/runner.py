@@ -49,7 +49,7 @@ class Effort:
 
     rounds: int = 5
     """Of all candidates, at least."""
-    seconds: float = 1.5
+    seconds: float = 3.0
     """For a candidate, about, where that is more than the rounds."""
     quadratic_up_to: int = 2**14
     """Points up to which methods of quadratic cost are measured."""
