@@ -144,13 +144,15 @@ def test_candidates_take_turns() -> None:
 
     took, failed = interleaved(
         {"a": note("a"), "b": note("b")},
-        rounds=3,
+        rounds=4,
         seconds=0.0,
         yardsticks={"y": note("y")},
         say=nothing,
     )
-    assert order == ["a", "b", "y"] * 3
-    assert {name: len(times) for name, times in took.items()} == {"a": 3, "b": 3, "y": 3}
+    rounds = [order[start : start + 3] for start in range(0, 12, 3)]
+    assert [sorted(each) for each in rounds] == [["a", "b", "y"]] * 4
+    assert len({tuple(each) for each in rounds}) > 1
+    assert {name: len(times) for name, times in took.items()} == {"a": 4, "b": 4, "y": 4}
     assert not failed
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import random
 import resource
 import statistics
 import time
@@ -145,7 +146,10 @@ def interleaved(
     yardsticks: Mapping[str, Call],
     say: Say,
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Seconds of each call, in turns, round by round: A B C A B C ...; and what went wrong.
+    """Seconds of each call, in turns, round by round, and what went wrong.
+
+    Each round has an order of its own, drawn once for all: what comes before a call, by the caches
+    and the heap that it leaves, is worth some percent.
 
     Calls have been made once before, to warm. The first round says how many there is time for: one
     that fills its seconds with the least rounds has no more, so that it does not take the time of
@@ -155,11 +159,13 @@ def interleaved(
     took: dict[str, list[float]] = {name: [] for name in (*candidates, *yardsticks)}
     failed: dict[str, str] = {}
 
+    orders = random.Random(0)
+
     def one_round(calls: Mapping[str, Call]) -> None:
-        for name, call in calls.items():
+        for name in orders.sample(list(calls), len(calls)):
             start = time.perf_counter()
             try:
-                call()
+                calls[name]()
             except (RuntimeError, MemoryError) as error:
                 failed[name] = short(error)
                 running.pop(name)
