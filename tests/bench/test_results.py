@@ -304,7 +304,7 @@ def test_what_is_asked_for() -> None:
         f"layer {shape}, 1048576 points, default, 2 threads"
         for shape in ("128/64/8", "128/64/1", "256/32/8")
     ]
-    assert len(keys(parts=("layer",), sizes=(128,))) == 6
+    assert len(keys(parts=("layer",), sizes=(2**14,))) == 6
     assert keys(parts=("layer",), sizes=(2**20,), shapes=("128/64/1",)) == [
         "layer 128/64/1, 1048576 points, default, 1 thread"
     ]

@@ -15,7 +15,6 @@ from funcattn.bench.measure import KINDS, Say
 from funcattn.bench.report import not_measured, over_points, write_page, write_pictures
 from funcattn.bench.runner import (
     ALLOCATORS,
-    KEPT_UP_TO,
     LAYER_SIZES,
     MODEL_SIZES,
     SHAPES,
@@ -123,7 +122,7 @@ class Bench:
                 for points in layers
                 for shape in shapes or (SHAPES[:1] if self.quick else SHAPES)
                 for allocator in ALLOCATORS
-                if allocator == "default" or (not self.quick and points <= KEPT_UP_TO)
+                if allocator == "default" or (not self.quick and points == targets.POINTS)
             ]
         if "model" in self.parts:
             wanted += [Case("model", SHAPES[0], n, "default", self.threads) for n in models]

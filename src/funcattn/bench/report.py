@@ -21,9 +21,6 @@ from funcattn.bench.found import (
 from funcattn.bench.measure import KINDS
 from funcattn.training.checkpoint import write_whole
 
-DETAIL = 2**14
-"""Points of the table with everything in it, or the largest number that was measured."""
-
 
 def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
     """Milliseconds of every candidate over the number of points, with the default allocator."""
@@ -37,9 +34,12 @@ def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
 
 
 def detail(found: Found, shape: Shape) -> Table:
-    """Everything that is known of the layers at one number of points."""
+    """Everything that is known of the layers at one number of points.
+
+    That of the targets, or the largest that was measured.
+    """
     sizes = [record["points"] for record in found.cases("layer", shape)]
-    points = DETAIL if DETAIL in sizes else max(sizes)
+    points = targets.POINTS if targets.POINTS in sizes else max(sizes)
     default = found.case("layer", shape, points)
     kept = found.case("layer", shape, points, "kept pages")
     assert default is not None

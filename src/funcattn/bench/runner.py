@@ -39,8 +39,6 @@ WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
 SLOW_FROM: Mapping[Part, int] = {"layer": 2**18, "model": 2**16}
 """Points from which three rounds are enough: each call takes about a second or more."""
-KEPT_UP_TO = 2**17
-"""Points up to which layers are measured with kept pages too."""
 
 
 @dataclass(frozen=True)

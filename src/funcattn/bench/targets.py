@@ -10,8 +10,11 @@ from funcattn.bench.scale import FEATS
 
 EIGHT, ONE = Shape(128, 64, 8), Shape(128, 64, 1)
 POINTS = 2**14
+"""At which layers are looked at closely, with both allocators."""
 FORWARD, BACKWARD = KINDS["layer"]
 STEP = KINDS["model"][1]
+GROWING = (2**14, 2**16, 2**18, 2**20)
+"""Points over which the time a point should not change; others between them count if measured."""
 FORMS = {OURS: "", "functional, stored": ", stored", STREAMED: ", streamed"}
 """Those whose time a point should not change; as it comes, the layer goes from one to the other."""
 
@@ -91,9 +94,10 @@ def _step(points: int, form: str) -> Callable[[Found], float | None]:
 def _flat(kind: str, form: str) -> Callable[[Found], float | None]:
     def got(found: Found) -> float | None:
         took = {r["points"]: seconds(r, form, kind) for r in found.cases("layer", EIGHT)}
-        times = [ratio(took.get(2**k), float(2**k)) for k in range(14, 21)]
-        known = [each for each in times if each is not None]
-        return max(known) / min(known) - 1 if len(known) == len(times) else None
+        times = {n: t / n for n, t in took.items() if t and GROWING[0] <= n <= GROWING[-1]}
+        if not times.keys() >= set(GROWING):
+            return None
+        return max(times.values()) / min(times.values()) - 1
 
     return got
 
