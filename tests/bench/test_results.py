@@ -165,6 +165,8 @@ def test_tables_are_made_of_the_records() -> None:
     row = dict(zip(of_detail.headers[1:7], of_detail.rows[0][1:7], strict=True))
     assert row["forward, ms"] == "25"
     assert row["quartiles"] == "22.5 - 30"
+    slow = detail(found_of(record(functional=0.01)), EIGHT)
+    assert slow.rows[0][1:3] == ["10,000", "9,000 - 12,000"]
     assert row["of peak"] == "80 %"  # 1e9 operations in 25 ms, of 50e9 a second
     assert row["B a point"] == "2000"
     assert winners(found, EIGHT).rows[1][:3] == ["16,384", "galerkin", "0.50x"]

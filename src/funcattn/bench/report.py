@@ -161,7 +161,9 @@ def blocks(found: Found, pictures: str = "pictures") -> dict[str, str]:
     """The parts of the page, by the names of their markers."""
     of_shapes, won = [], []
     for shape in found.shapes():
-        title = f"Width {shape.width}, {shape.bases} bases, {shape.heads} head(s)"
+        title = (
+            f"Width {shape.width}, {shape.bases} bases, {shape.heads} head{'s' * (shape.heads > 1)}"
+        )
         of_shapes += [f"### {title}", f"![{title}]({pictures}/{picture_name(shape)}.png)"]
         of_shapes += [over_points(found, "layer", shape, k).markdown() for k in KINDS["layer"]]
         of_shapes += [detail(found, shape).markdown()]
@@ -225,7 +227,7 @@ def write_page(found: Found, page: Path) -> None:
 def _milliseconds(record: Record, name: str, kind: str) -> str:
     took = seconds(record, name, kind)
     if took is not None:
-        return f"{1e3 * took:.3g}" if took < 1 else f"{1e3 * took:,.0f}"
+        return _in_milliseconds(took)
     why = failure(record, name, kind)
     return "-" if why is None else ("no memory" if why == "out of memory" else "failed")
 
@@ -233,7 +235,11 @@ def _milliseconds(record: Record, name: str, kind: str) -> str:
 def _quartiles(record: Record, name: str, kind: str) -> str:
     found: Mapping[str, Any] = record["candidates"][name].get(kind, {})
     low, high = found.get("quartiles", (None, None))
-    return "-" if low is None else f"{1e3 * low:.3g} - {1e3 * high:.3g}"
+    return "-" if low is None else f"{_in_milliseconds(low)} - {_in_milliseconds(high)}"
+
+
+def _in_milliseconds(took: float) -> str:
+    return f"{1e3 * took:.3g}" if took < 1 else f"{1e3 * took:,.0f}"
 
 
 def _of_copy(record: Record, name: str, kind: str) -> float | None:
