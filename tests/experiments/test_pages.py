@@ -1,5 +1,6 @@
 """Tables, figures and the page, from results."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +157,18 @@ def test_curves_have_numbers_on_both_axes(top: float) -> None:
     shown = [tick for tick in axis.get_yticks() if low <= tick <= high]
     assert len(shown) >= 2
     assert [label.get_text() for label in axis.get_xticklabels()] == ["5", "10", "40"]
+
+
+def test_numbers_below_the_axis_do_not_cover_each_other() -> None:
+    points = [float(2**k) for k in range(12, 20)]
+    figure = curves({"a": (points, points)}, x_label="x", y_label="y")
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    left, right = axis.get_xlim()
+    labels = zip(axis.get_xticks(), axis.get_xticklabels(), strict=True)
+    boxes = [label.get_window_extent() for at, label in labels if left <= at <= right]
+    assert len(boxes) >= 2
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
 
 
 def bench(path: Path, times: dict[str, dict[int, float]]) -> None:

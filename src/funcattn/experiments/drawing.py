@@ -12,8 +12,8 @@ from funcattn.viz import Chart, charts
 from funcattn.viz.style import Series
 
 _MARKS = "os^DvPX*"
-_FEW = 8
-"""Places that all get a number below the axis."""
+_ROOM = 24
+"""Digits below the axis, so many that all places get their number."""
 
 
 def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure:
@@ -25,8 +25,9 @@ def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure
     axis.set_xscale("log")
     axis.set_yscale("log")
     places = sorted({place for x, _ in lines.values() for place in x})
-    if len(places) <= _FEW:
-        axis.set_xticks(places, [f"{place:g}" for place in places])
+    numbers = [f"{place:g}" for place in places]
+    if len("".join(numbers)) <= _ROOM:
+        axis.set_xticks(places, numbers)
         axis.xaxis.set_minor_locator(NullLocator())
     heights = [height for _, y in lines.values() for height in y]
     narrow = max(heights) < 100 * min(heights)
