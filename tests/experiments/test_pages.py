@@ -161,7 +161,8 @@ def test_curves_have_numbers_on_both_axes(top: float) -> None:
 
 def test_numbers_below_the_axis_do_not_cover_each_other() -> None:
     points = [float(2**k) for k in range(12, 20)]
-    figure = curves({"a": (points, points)}, x_label="x", y_label="y")
+    name = "a method with a long name"
+    figure = curves({name: (points, points)}, x_label="x", y_label="y")
     figure.draw_without_rendering()
     (axis,) = figure.axes
     left, right = axis.get_xlim()
