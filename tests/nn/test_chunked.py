@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Pointwise, Stencil
+from funcattn.nn import attention as layer_module
 from funcattn.nn import chunked as layer_in_chunks
 from funcattn.ops import chunked
-from funcattn.ops.chunked import gather
+from funcattn.ops.buffers import Buffers
 
 GRID = (7, 11)
 POINTS = 77
@@ -22,6 +23,15 @@ POINTS = 77
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five chunks of 15 or 16 points, so that their seams are looked at."""
     monkeypatch.setattr(chunked, "_CHUNK_VALUES", 16 * 32)
+
+
+@pytest.fixture(params=["stored", "streamed", "stored in part"])
+def execution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An execution in chunks; in part: at one of two chunks, the other is computed again."""
+    if request.param != "stored in part":
+        return str(request.param)
+    monkeypatch.setattr(layer_module, "points_to_store", lambda _layer, x: x.shape[1] * 3 // 4)
+    return "auto"
 
 
 def build(execution: str = "plain", heads: int = 4, **options: Any) -> FunctionalAttention:
@@ -83,7 +93,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("call", [{}, marked()], ids=["plain points", "weights and mask"])
-@pytest.mark.parametrize("execution", ["stored", "streamed"])
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
 def test_value_and_every_gradient_are_those_of_the_plain_form(
     variant: dict[str, Any], execution: str, call: dict[str, Tensor]
@@ -94,7 +103,6 @@ def test_value_and_every_gradient_are_those_of_the_plain_form(
 
 
 @pytest.mark.parametrize("heads", [1, 4])
-@pytest.mark.parametrize("execution", ["stored", "streamed"])
 def test_gradient_is_that_of_finite_differences(execution: str, heads: int) -> None:
     layer = build(execution, heads)
     x = fields(19)[:1].requires_grad_()
@@ -131,15 +139,13 @@ def test_chunks_are_nearly_equal_and_cover_all(points: int, size: int, lengths: 
     assert [i for s in slices for i in range(s.start, s.stop)] == list(range(points))
 
 
-def test_float32_is_as_close_to_float64_as_the_plain_form_is() -> None:
+def test_float32_is_as_close_to_float64_as_the_plain_form_is(execution: str) -> None:
     exact = build()(fields())
     scale = exact.abs().max()
-    for execution in ("stored", "streamed"):
-        out = build(execution).float()(fields().float())
-        assert (out - exact).abs().max() / scale < 2e-6
+    out = build(execution).float()(fields().float())
+    assert (out - exact).abs().max() / scale < 2e-6
 
 
-@pytest.mark.parametrize("execution", ["stored", "streamed"])
 def test_a_graph_can_be_gone_through_twice(execution: str) -> None:
     layer, x = build(execution), fields().requires_grad_()
     value = loss(layer(x))
@@ -164,7 +170,6 @@ def test_graphs_side_by_side_do_not_share_what_they_store() -> None:
     assert_same({"x": of_second}, {"x": value_and_gradients(plain, 2 * fields())["x"]})
 
 
-@pytest.mark.parametrize("execution", ["stored", "streamed"])
 def test_checkpointing_goes_with_it(execution: str) -> None:
     layer = build(execution)
     wanted = value_and_gradients(layer, fields())
@@ -213,38 +218,46 @@ def test_streamed_keeps_nothing_at_the_points_but_its_input() -> None:
     assert plain > 5 * per_point
 
 
-def test_auto_stores_where_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, int] = {}
-    for name, free in (("much", 10**12), ("little", 0)):
-        monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
-        monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device, free=free: free)
-        kept[name] = saved_bytes(build("auto"), fields(500))
-    assert kept["much"] == saved_bytes(build("stored"), fields(500))
-    assert kept["little"] == saved_bytes(build("streamed"), fields(500))
-    assert kept["little"] < kept["much"]
-
-
-def test_auto_stores_more_where_there_will_be_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = fields(500)
-    basis = x.nbytes // 16 * 4 * 5  # 4 heads of 5 functions, where x has 16 channels
-    chosen = []
-
-    def note(*given: Any, store: bool, **more: Any) -> Any:
-        chosen.append(store)
-        return gather(*given, store=store, **more)
-
-    monkeypatch.setattr(layer_in_chunks, "gather", note)
+def test_auto_stores_at_as_many_points_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fields(512)
+    # Of every point, with its gradient: 4 heads of 5 functions, and four times 16 channels.
+    needed = x.nbytes // 16 * (4 * 5 + 4 * 16)
     monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
-    for free, most_kept in ((8 * basis, basis), (8 * basis - 1, basis), (8 * basis, basis - 1)):
+    monkeypatch.setattr(layer_in_chunks, "buffers", Buffers())
+    kept = []
+    for share in (0, 0.5, 1):
+        free = int(16 * share * needed)
         monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device, free=free: free)
-        monkeypatch.setattr(layer_in_chunks, "MOST_KEPT", most_kept)
-        with torch.no_grad():
-            build("auto")(x)
-    build("auto")(x)
-    assert chosen == [True, False, False, False]
+        kept.append(saved_bytes(build("auto"), x))
+    nothing, half, everything = kept
+    assert nothing == saved_bytes(build("streamed"), x)
+    assert everything == saved_bytes(build("stored"), x)
+    assert half - nothing == pytest.approx((everything - nothing) / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("execution", ["stored", "streamed"])
+def test_what_auto_stores_goes_by_the_gradient_and_by_the_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = fields(500)
+    basis = 2 * 8 * 4 * 5  # bytes of a point of both samples: 4 heads of 5 functions
+    with_features = basis + 2 * 8 * 4 * 16
+    monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
+    monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device: 16 * 8000)
+    pool = Buffers(most=10**9)
+    monkeypatch.setattr(layer_in_chunks, "buffers", pool)
+
+    def stored() -> int:
+        return layer_in_chunks.points_to_store(build("auto"), x)
+
+    assert stored() == 8000 // with_features
+    with torch.no_grad():
+        assert stored() == 16000 // basis
+        pool.most = 12000
+        assert stored() == 12000 // basis
+    pool.give(torch.empty(1000, dtype=torch.float64))  # free, though the system does not know
+    assert stored() == (8000 + 8000 // 16) // with_features
+
+
 def test_second_derivatives_are_refused_in_words(execution: str) -> None:
     x = fields().requires_grad_()
     with pytest.raises(RuntimeError, match=r"first derivatives only.*execution='plain'"):

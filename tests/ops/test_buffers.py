@@ -35,10 +35,16 @@ def test_what_does_not_fit_is_new(count: int, like: torch.Tensor) -> None:
     assert (len(taken), taken.dtype) == (count, like.dtype)
 
 
-def test_no_more_than_the_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT", 9000)
-    pool = Buffers()
+def test_no_more_than_the_limit_is_kept() -> None:
+    pool = Buffers(most=9000)
     taken = [pool.take(1000, LIKE) for _ in range(3)]  # of 4000 bytes
     for buffer in taken:
         pool.give(buffer)
-    assert sum(buffer.nbytes for buffer in pool._free) == 8000
+    assert pool.idle == 8000
+    pool.clear()
+    assert pool.idle == 0
+
+
+def test_the_limit_is_an_eighth_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "installed_bytes", lambda: 8000)
+    assert Buffers().most == 1000

@@ -11,7 +11,7 @@ from funcattn.nn.bases import GridFourierBasis, LearnedBasis, OrthonormalBasis, 
 from funcattn.nn.chunked import (
     Execution,
     coefficients_of_points,
-    is_to_be_stored,
+    points_to_store,
     prepared,
     sums_of_points,
     values_at_points,
@@ -63,8 +63,8 @@ class FunctionalAttention(nn.Module):
         rounding: "plain", by ordinary operations on all points, which can be differentiated as
         often as one likes; "stored" and "streamed", in chunks of points with a gradient of its own,
         the basis stored for it or computed again (slower, in a few hundred bytes a point
-        instead of thousands). "auto": stored where memory allows it, streamed where not, and
-        plain where neither can do it, as when it is compiled.
+        instead of thousands). "auto": stored at as many points as memory allows, computed again
+        at the others, and plain where neither can do it, as when it is compiled.
 
     >>> import torch
     >>> layer = FunctionalAttention(width=64, heads=4, bases=16)
@@ -165,7 +165,7 @@ class FunctionalAttention(nn.Module):
         here = Points(positions, None, mask, weights)
         if self._is_chunked(x, here):
             given = prepared(self, x, here)
-            return self._transported(coefficients_of_points(self, given, here, store=False)[0])
+            return self._transported(coefficients_of_points(self, given, here, store=0)[0])
         basis = self.basis(x, here)
         key_basis = basis if self.key_basis is self.basis else self.key_basis(x, here)
         return self._attended(x, x, basis, key_basis, here, here)[1]
@@ -250,9 +250,9 @@ class FunctionalAttention(nn.Module):
             basis = self.basis(x, points)
             key_basis = basis if self.key_basis is self.basis else self.key_basis(x, points)
             return self._mixed(x, *self._attended(x, x, basis, key_basis, points, points))
-        store = self.execution == "stored" or (
-            self.execution == "auto" and is_to_be_stored(self, x)
-        )
+        store = {"stored": x.shape[1], "streamed": 0}.get(self.execution)
+        if store is None:
+            store = points_to_store(self, x)
         given = prepared(self, x, points)
         coefficients, gathered = coefficients_of_points(self, given, points, store=store)
         moved = self._transported(coefficients, transport_once)

@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 from funcattn.nn.bases import LearnedBasis
 from funcattn.nn.feature_maps import Pointwise
 from funcattn.nn.points import Points
-from funcattn.ops.buffers import MOST_KEPT
+from funcattn.ops.buffers import buffers
 from funcattn.ops.checks import check_batch, check_point_weights, check_total_weight
 from funcattn.ops.chunked import Gathered, LocalMaps, gather, scatter
 from funcattn.ops.linalg import full_precision
@@ -34,9 +34,9 @@ Execution = Literal["auto", "plain", "stored", "streamed"]
 
 _SMALL_STORE = 2**26
 """Bytes of a stored basis that nobody minds."""
-_SHARE_OF_MEMORY = 1 / 32
-"""The largest part of the free memory that one layer's stored basis may take: of a network's layers
-all are kept for the gradient."""
+_SHARE_OF_MEMORY = 1 / 16
+"""The part of the free memory that one layer's stored basis may take: of a network's layers all are
+kept for the gradient. Each layer leaves less to the next, so that many do not fill the memory."""
 _SHARE_WITHOUT_GRADIENT = 1 / 8
 """The same where there will be no gradient: it is kept from the layer's first pass to its second,
 and one layer comes after the other."""
@@ -86,18 +86,21 @@ def _knows_mass(projection: type) -> bool:
     return issubclass(projection, KnowsMass)
 
 
-def is_to_be_stored(layer: "FunctionalAttention", x: Tensor) -> bool:
-    """Whether there is memory for the basis at all points."""
-    a_number_a_point = x.shape[0] * x.shape[1] * x.element_size()
-    basis = a_number_a_point * layer.heads * _learned(layer).bases
-    with_features = basis + a_number_a_point * 4 * x.shape[2]
-    if with_features <= _SMALL_STORE or _computed_again.get():
-        return with_features <= _SMALL_STORE
-    free = available_bytes(x.device)
+def points_to_store(layer: "FunctionalAttention", x: Tensor) -> int:
+    """At how many points of a sample there is memory to store the basis; at the others it is
+    computed again."""
+    a_number = len(x) * x.element_size()
+    basis = a_number * layer.heads * _learned(layer).bases
+    with_features = basis + a_number * 4 * x.shape[2]
+    if with_features * x.shape[1] <= _SMALL_STORE:
+        return x.shape[1]
+    if _computed_again.get():
+        return 0
+    free = available_bytes(x.device) + (buffers.idle if x.device.type == "cpu" else 0)
     if torch.is_grad_enabled():
-        return with_features <= _SHARE_OF_MEMORY * free
+        return int(_SHARE_OF_MEMORY * free / with_features)
     # Beyond the buffers that are used again, fresh memory costs as much as the basis once more.
-    return basis <= min(MOST_KEPT, _SHARE_WITHOUT_GRADIENT * free)
+    return int(min(buffers.most, _SHARE_WITHOUT_GRADIENT * free) / basis)
 
 
 @contextmanager
@@ -153,7 +156,7 @@ def prepared(layer: "FunctionalAttention", x: Tensor, points: Points) -> Prepare
 
 
 def coefficients_of_points(
-    layer: "FunctionalAttention", given: Prepared, points: Points, *, store: bool
+    layer: "FunctionalAttention", given: Prepared, points: Points, *, store: int
 ) -> tuple[Tensor, Gathered]:
     """The first pass, and the coefficients (b h g f) of the fields that the layer transports."""
     x = given.x
@@ -177,7 +180,7 @@ def sums_of_points(
     """What the points add to the moments (b h g f) and to the statistic of the whole mesh."""
     with full_precision(given.x.device):
         point_weights = _weights(given.x, points)
-        sums, _ = gather(given.x, given.field, given.maps, point_weights=point_weights, store=False)
+        sums, _ = gather(given.x, given.field, given.maps, point_weights=point_weights, store=0)
         return _of_the_field(layer, given, sums)
 
 

@@ -9,15 +9,24 @@ import threading
 
 import torch
 
-MOST_KEPT = 2**30
+from funcattn.ops.memory import installed_bytes
 
 
 class Buffers:
-    """Flat buffers, taken and given back; at most 1 GiB of free ones is kept."""
+    """Flat buffers, taken and given back.
 
-    def __init__(self) -> None:
+    most: bytes of free ones that are kept; default: an eighth of the machine's memory.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = installed_bytes() // 8 if most is None else most
         self._free: list[torch.Tensor] = []
         self._lock = threading.Lock()
+
+    @property
+    def idle(self) -> int:
+        """Bytes of free buffers, which the system counts as used."""
+        return sum(buffer.nbytes for buffer in self._free)
 
     def take(self, count: int, like: torch.Tensor) -> torch.Tensor:
         """Room for so many values of the dtype and on the device of a tensor."""
@@ -35,8 +44,13 @@ class Buffers:
         whole = torch.empty(0, dtype=buffer.dtype).set_(buffer.untyped_storage())
         with self._lock:
             self._free.append(whole)
-            while sum(b.nbytes for b in self._free) > MOST_KEPT:
+            while self.idle > self.most:
                 self._free.pop(0)
+
+    def clear(self) -> None:
+        """Give the free ones back to the system."""
+        with self._lock:
+            self._free.clear()
 
 
 buffers = Buffers()

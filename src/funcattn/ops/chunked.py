@@ -13,7 +13,8 @@ lies between is ordinary differentiable code on T and M, which do not know of po
 
 The gradient is written out here. It needs two passes as well: scatter's backward gives that of M,
 gather's, once the small part has turned it into that of T, gives the rest of both at once, so that
-Phi is met twice only. Phi is recomputed from x on every pass, or stored on the first.
+Phi is met twice only. Phi is recomputed from x on every pass, or stored on the first, or stored at
+some of the points and recomputed at the others.
 
 Axes: b batch, h head, n point, g basis function, c width, k features of all heads' bases, f field
 channels of a head, e value channels of a head.
@@ -100,12 +101,13 @@ def gather(
     maps: LocalMaps,
     *,
     point_weights: Float[Tensor, "b n"] | None,
-    store: bool,
+    store: int,
 ) -> tuple[Float[Tensor, "b h f1 g"], Gathered]:
-    """[field, 1]^T w Phi, one pass over the points; store: keep Phi for the passes to come.
+    """[field, 1]^T w Phi, one pass over the points.
 
     field: None where `maps.weight` makes it, or where it is x itself. The last row of the sums is
     the mass of the functions. Gradients go to all but the point weights.
+    store: of how many points of a sample Phi is kept for the passes to come, at most.
     """
     x, field = x.contiguous(), None if field is None else field.contiguous()
     link = _Link()
@@ -169,10 +171,8 @@ class _Pass:
         self.score_weight, self.score_bias = score_weight, score_bias
         self.basis, self.features, self.fill = basis, features, fill
         self.heads, self.head_features, self.bases = score_weight.shape
-        self.size = chunk_points(x, self.heads * self.bases)
-        if basis is not None:
-            # Where memory is spent anyway, half as many steps.
-            self.size *= 2
+        self.size = chunk_points(x, self.heads * self.bases, stored=basis is not None)
+        self.kept = 0 if basis is None else basis.shape[1] // (self.heads * self.bases)
         self._buffers: dict[str, Tensor] = {}
 
     def __iter__(self) -> Iterator[tuple[int, slice]]:
@@ -194,6 +194,10 @@ class _Pass:
             buffers.give(kept)
         self._buffers.clear()
 
+    def place(self, store: Tensor | None, sample: int, rows: slice) -> Tensor | None:
+        """Of a chunk in a store (b, kept points, ...), or None where it has none."""
+        return store[sample, rows] if store is not None and rows.stop <= self.kept else None
+
     def heads_of(self, rows: Tensor) -> Tensor:
         """(B, h d) -> (h, B, d), a view."""
         return rows.unflatten(1, (self.heads, -1)).transpose(0, 1)
@@ -204,24 +208,24 @@ class _Pass:
         if self.weight is None:
             return x, x if self.field is None else self.field[sample, rows]
         width = self.heads * self.head_features
-        if self.features is None:
+        both = self.place(self.features, sample, rows)
+        is_new = both is None or self.fill
+        if both is None:
             both = self.buffer("features", len(x), len(self.weight))
-        else:
-            both = self.features[sample, rows]
-        if self.features is None or self.fill:
+        if is_new:
             torch.mm(x, self.weight.T, out=both)
         return both[:, :width], both[:, width:]
 
     def basis_at(self, sample: int, rows: slice, features: Tensor | None = None) -> Tensor:
         """Phi (h, B, g), from the store or from the features."""
         shape = (self.heads, rows.stop - rows.start, self.bases)
-        if self.basis is None:
+        if self.basis is None or rows.stop > self.kept:
             phi = self.buffer("basis", *shape)
         else:
             # Within a sample the store is a row of chunks, each laid out as the products want it.
             values = self.heads * self.bases
             phi = self.basis[sample, rows.start * values : rows.stop * values].view(shape)
-        if self.basis is None or self.fill:
+        if self.fill or rows.stop > self.kept:
             if features is None:
                 features, _ = self.features_at(sample, rows)
             torch.baddbmm(
@@ -231,11 +235,12 @@ class _Pass:
         return phi
 
 
-def chunk_points(x: Tensor, values: int) -> int:
+def chunk_points(x: Tensor, values: int, *, stored: bool) -> int:
     """Points in a chunk, from the number of basis values at a point."""
     if x.device.type != "cpu":
         return _DEVICE_CHUNK
-    return max(_CHUNK_VALUES // max(values, 2 * x.shape[-1]), 16)
+    # Where memory is spent anyway, half as many steps.
+    return max(_CHUNK_VALUES // max(values, 2 * x.shape[-1]), 16) * (2 if stored else 1)
 
 
 class _Gather(torch.autograd.Function):
@@ -243,7 +248,7 @@ class _Gather(torch.autograd.Function):
     def forward(
         ctx: Any,
         link: _Link,
-        store: bool,
+        store: int,
         backward: bool,
         x: Tensor,
         field: Tensor | None,
@@ -254,9 +259,14 @@ class _Gather(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         b, n, c = x.shape
         h, _, g = score_weight.shape
-        basis = _room(x, h * g).view(b, n * h * g) if store else None
-        features = _room(x, len(weight)) if store and backward and weight is not None else None
-        points = _Pass(x, field, weight, score_weight, score_bias, basis, features, fill=store)
+        basis = features = None
+        # Whole chunks.
+        ends = [rows.stop for rows in chunks(n, chunk_points(x, h * g, stored=True))]
+        if kept := max((end for end in ends if end <= store), default=0):
+            basis = _room(x, kept, h * g).view(b, -1)
+            if backward and weight is not None:
+                features = _room(x, kept, len(weight))
+        points = _Pass(x, field, weight, score_weight, score_bias, basis, features, fill=True)
         if weight is None:
             channels = c if field is None else field.shape[-1]
         else:
@@ -375,7 +385,7 @@ class _Scatter(torch.autograd.Function):
         points = _Pass(x, None, weight, score_weight, score_bias, basis)
         stored = None
         if backward and basis is not None and out_weight is not None:
-            stored = _room(x, points.heads * coefficients.shape[-1])
+            stored = _room(x, points.kept, out_weight.shape[1])
         outputs = coefficients.shape[-1] if out_weight is None else len(out_weight)
         out = x.new_empty(*x.shape[:2], outputs)
         for sample, rows in points:
@@ -413,18 +423,18 @@ class _Scatter(torch.autograd.Function):
         link.gradient, link.coefficients = of_out.contiguous(), coefficients
         link.out_weight, link.mask = out_weight, mask
         if basis is not None and out_weight is not None:
-            link.of_values = _room(x, out_weight.shape[1])
+            link.of_values = _room(x, points.kept, out_weight.shape[1])
         of_coefficients = torch.zeros_like(coefficients.mT, memory_format=torch.contiguous_format)
         of_out_weight = None if out_weight is None else torch.zeros_like(out_weight)
+        lifted = None if link.values_are_gone else stored
         for sample, rows in points:
             phi = points.basis_at(sample, rows)
             of_values = _of_values(points, link, sample, rows, fill=True)
             of_coefficients[sample].baddbmm_(points.heads_of(of_values).mT, phi)
             if of_out_weight is not None:
-                if stored is None or link.values_are_gone:
+                values = points.place(lifted, sample, rows)
+                if values is None:
                     values = _values(points, phi, coefficients[sample], mask, sample, rows)
-                else:
-                    values = stored[sample, rows]
                 of_out_weight.addmm_(link.gradient[sample, rows].T, values)
         points.close()
         of_bias = link.gradient.sum((0, 1)) if ctx.has_bias else None
@@ -445,10 +455,9 @@ def _values(
 ) -> Tensor:
     """Phi M of all heads side by side, (B, h e); 0 at masked points."""
     length, channels = phi.shape[1], coefficients.shape[-1]
-    if stored is None:
+    values = points.place(stored, sample, rows)
+    if values is None:
         values = points.buffer("values", length, points.heads * channels)
-    else:
-        values = stored[sample, rows]
     lifted = points.buffer("by_heads", points.heads, length, channels)
     points.heads_of(values).copy_(torch.bmm(phi, coefficients, out=lifted))
     if mask is not None:
@@ -456,10 +465,9 @@ def _values(
     return values
 
 
-def _room(x: Tensor, channels: int) -> Tensor:
-    """A buffer (b n channels), from those that are used again."""
-    b, n = x.shape[:2]
-    return buffers.take(b * n * channels, x).view(b, n, channels)
+def _room(x: Tensor, points: int, channels: int) -> Tensor:
+    """A buffer (b, points, channels), from those that are used again."""
+    return buffers.take(len(x) * points * channels, x).view(len(x), points, channels)
 
 
 def _of_values(
@@ -467,14 +475,13 @@ def _of_values(
 ) -> Tensor:
     """The gradient of `_values`, (B, h e); fill: for the first time."""
     assert link.gradient is not None
-    if link.of_values is not None and not fill:
-        return link.of_values[sample, rows]
+    out = points.place(link.of_values, sample, rows)
+    if out is not None and not fill:
+        return out
     gradient = link.gradient[sample, rows]
     if link.out_weight is None and link.mask is None:
         return gradient
-    if link.of_values is not None:
-        out = link.of_values[sample, rows]
-    else:
+    if out is None:
         weight = link.out_weight
         channels = gradient.shape[1] if weight is None else weight.shape[1]
         out = points.buffer("by_heads", len(gradient), channels)

@@ -6,6 +6,15 @@ from pathlib import Path
 import torch
 
 
+def installed_bytes() -> int:
+    """Memory of this machine, as far as the system tells."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        # Systems that do not say, such as Windows: what hardly any machine has less of.
+        return 8 * 2**30
+
+
 def available_bytes(device: torch.device) -> int:
     """Memory that can still be had on a device, as far as the system tells."""
     if device.type == "cuda":
@@ -16,4 +25,4 @@ def available_bytes(device: torch.device) -> int:
         return int(kibibytes) * 1024
     except (OSError, StopIteration):
         # Not Linux: half of what is built in is a fair guess of what is free.
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        return installed_bytes() // 2
