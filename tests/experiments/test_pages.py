@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib.image
 import pytest
 from matplotlib.figure import Figure
 
 from funcattn.experiments import EXPERIMENTS
 from funcattn.experiments.drawing import curves
-from funcattn.experiments.pages import latex_table, markdown_table, write_figure, write_results
+from funcattn.experiments.pages import latex_table, markdown_table, write_results
 from funcattn.experiments.scaling import SHAPE, measured
 from funcattn.training.checkpoint import CheckpointError
 
@@ -134,18 +133,6 @@ def test_weights_that_do_not_fit_any_more_are_told(made: Any, tmp_path: Path) ->
     outcome = made.outcome(replace(RIDGE, figures=figures))
     write_results([outcome], tmp_path / "page.md", tmp_path)
     assert "an older version of the code: they do not fit." in (tmp_path / "page.md").read_text()
-
-
-def test_a_figure_is_the_same_bytes_again(tmp_path: Path) -> None:
-    written = []
-    for name in ("a", "b"):
-        figure = Figure()
-        figure.subplots().scatter([1, 2], [3, 4])
-        write_figure(figure, tmp_path / name / "c.png")
-        written.append([(tmp_path / name / f"c.{kind}").read_bytes() for kind in ("png", "svg")])
-        assert len([*(tmp_path / name).iterdir()]) == 2
-    assert written[0] == written[1]
-    assert matplotlib.image.imread(tmp_path / "a/c.png").std() > 0
 
 
 @pytest.mark.parametrize("top", [4.5, 9000.0], ids=["narrow", "wide"])

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -82,19 +81,6 @@ def curves(records: Sequence[Record]) -> Figure:
         fontsize=11,
     )
     return figure
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """As PNG and as SVG, whole or not at all."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    saved = []
-    for kind in ("png", "svg"):
-        path = stem.with_name(f"{stem.name}.{kind}")
-        aside = path.with_name(f".{path.name}.part")
-        figure.savefig(aside, format=kind, dpi=110)
-        aside.replace(path)
-        saved.append(path)
-    return saved
 
 
 def _lines(axis: Axes, records: Sequence[Record], value: Callable[[Record], float]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from funcattn.bench import targets
 from funcattn.bench.candidates import CANDIDATES, LAYERS, OURS, Part, Shape
-from funcattn.bench.figure import curves, save
+from funcattn.bench.figure import curves
 from funcattn.bench.found import (
     Found,
     Record,
@@ -20,6 +20,7 @@ from funcattn.bench.found import (
 )
 from funcattn.bench.measure import KINDS
 from funcattn.training.checkpoint import write_whole
+from funcattn.viz.saving import write_figure
 
 
 def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
@@ -215,7 +216,7 @@ def write_pictures(found: Found, folder: Path) -> list[Path]:
     return [
         path
         for shape in found.shapes()
-        for path in save(curves(found.cases("layer", shape)), folder / picture_name(shape))
+        for path in write_figure(curves(found.cases("layer", shape)), folder / picture_name(shape))
     ]
 
 

@@ -1,18 +1,14 @@
 """Tables in Markdown and LaTeX, figures, and the page of results; all from the numbers."""
 
-import io
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from funcattn.experiments.base import NotYet, Run
 from funcattn.experiments.experiment import Experiment, Numbers, Outcome
 from funcattn.training.checkpoint import CheckpointError, write_whole
+from funcattn.viz.saving import write_figure
 
 _OLD = "*"
 """Marks numbers of an older version of the code."""
@@ -105,25 +101,6 @@ def write_results(
         sections.append(_section(told, page, folder))
     page.parent.mkdir(parents=True, exist_ok=True)
     write_whole(page, "\n".join(sections))
-
-
-def write_figure(figure: Figure, path: Path) -> None:
-    """As PNG and SVG, each whole or not at all, and the same bytes from the same numbers."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for axis in figure.axes:
-        for field in axis.collections:  # triangles by the thousand, as one image
-            field.set_rasterized(True)
-    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("png", {"dpi": 110}),
-        ("svg", {"dpi": 110, "metadata": {"Date": None}}),
-    )
-    for kind, more in kinds:
-        aside = path.with_name(f".{path.name}.part")
-        buffer = io.BytesIO()
-        with rc_context({"svg.hashsalt": "funcattn"}):  # else its names are made by the clock
-            figure.savefig(buffer, format=kind, bbox_inches="tight", **more)
-        aside.write_bytes(buffer.getvalue())
-        aside.replace(path.with_suffix(f".{kind}"))
 
 
 def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
@@ -244,7 +221,7 @@ def _pictures(outcome: Outcome, page: Path, folder: Path) -> list[str]:
     name, said = outcome.experiment.name, []
     try:
         for title, figure in outcome.experiment.figures(outcome).items():
-            write_figure(figure, folder / f"{title}-{outcome.tier}.png")
+            write_figure(figure, folder / f"{title}-{outcome.tier}")
     except CheckpointError as error:
         said.append(f"The pictures are of an older version of the code: {error}.\n")
     for path in sorted(folder.glob(f"{name}*-{outcome.tier}.png")):
