@@ -79,8 +79,10 @@ def assert_same(got: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float =
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "eight heads": {"heads": 8},
+    "four heads, maps of width and heads in one": {},
+    "maps at points, eight heads": {"maps": "points", "heads": 8},
     "one head": {"heads": 1},
-    "maps at points": {"maps": "points"},
+    "maps at points, four heads": {"maps": "points"},
     "maps at points, one head": {"maps": "points", "heads": 1},
     "stencil": {"features": partial(Stencil, reach=0.2)},
     "stencil, one head": {"features": partial(Stencil, reach=0.2), "heads": 1},
@@ -102,7 +104,7 @@ def test_value_and_every_gradient_are_those_of_the_plain_form(
     assert_same(got, wanted)
 
 
-@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("heads", [1, 4, 8])
 def test_gradient_is_that_of_finite_differences(execution: str, heads: int) -> None:
     layer = build(execution, heads)
     x = fields(19)[:1].requires_grad_()
@@ -146,32 +148,35 @@ def test_float32_is_as_close_to_float64_as_the_plain_form_is(execution: str) -> 
     assert (out - exact).abs().max() / scale < 2e-6
 
 
-def test_a_graph_can_be_gone_through_twice(execution: str) -> None:
-    layer, x = build(execution), fields().requires_grad_()
+@pytest.mark.parametrize("heads", [4, 8])
+def test_a_graph_can_be_gone_through_twice(execution: str, heads: int) -> None:
+    layer, x = build(execution, heads), fields().requires_grad_()
     value = loss(layer(x))
     once = torch.autograd.grad(value, [x, *layer.parameters()], retain_graph=True)
     # What was stored is others' by now.
-    value_and_gradients(build("stored"), 3 * fields())
+    value_and_gradients(build("stored", heads), 3 * fields())
     twice = torch.autograd.grad(value, [x, *layer.parameters()])
     for first, second in zip(once, twice, strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
 
 
-def test_graphs_side_by_side_do_not_share_what_they_store() -> None:
-    layer = build("stored")
+@pytest.mark.parametrize("heads", [4, 8])
+def test_graphs_side_by_side_do_not_share_what_they_store(heads: int) -> None:
+    layer = build("stored", heads)
     first, second = fields().requires_grad_(), (2 * fields()).requires_grad_()
     losses = [loss(layer(first)), loss(layer(second))]
     with torch.no_grad():
         layer(5 * fields())
     (of_first,) = torch.autograd.grad(losses[0], first)
     (of_second,) = torch.autograd.grad(losses[1], second)
-    plain = build()
+    plain = build(heads=heads)
     assert_same({"x": of_first}, {"x": value_and_gradients(plain, fields())["x"]})
     assert_same({"x": of_second}, {"x": value_and_gradients(plain, 2 * fields())["x"]})
 
 
-def test_checkpointing_goes_with_it(execution: str) -> None:
-    layer = build(execution)
+@pytest.mark.parametrize("heads", [4, 8])
+def test_checkpointing_goes_with_it(execution: str, heads: int) -> None:
+    layer = build(execution, heads)
     wanted = value_and_gradients(layer, fields())
     x = fields().requires_grad_()
     layer.zero_grad()
@@ -183,13 +188,14 @@ def test_checkpointing_goes_with_it(execution: str) -> None:
         assert torch.equal(parameter.grad, wanted[name])
 
 
-def test_part_of_the_gradient_alone() -> None:
-    layer, x = build("stored"), fields()
+@pytest.mark.parametrize("heads", [4, 8])
+def test_part_of_the_gradient_alone(heads: int) -> None:
+    layer, x = build("stored", heads), fields()
     for parameter in layer.parameters():
         parameter.requires_grad_(False)
     layer.to_output.weight.requires_grad_()
     layer.ridge.get_parameter("logit").requires_grad_()
-    wanted = value_and_gradients(build(), x)
+    wanted = value_and_gradients(build(heads=heads), x)
     loss(layer(x)).backward()
     for name in ("to_output.weight", "ridge.logit"):
         gradient = layer.get_parameter(name).grad
@@ -220,18 +226,18 @@ def test_streamed_keeps_nothing_at_the_points_but_its_input() -> None:
 
 def test_auto_stores_at_as_many_points_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     x = fields(512)
-    # Of every point, with its gradient: 4 heads of 5 functions, and four times 16 channels.
-    needed = x.nbytes // 16 * (4 * 5 + 4 * 16)
+    # Of every point, with its gradient: 8 heads of 5 functions, and four times 16 channels.
+    needed = x.nbytes // 16 * (8 * 5 + 4 * 16)
     monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
     monkeypatch.setattr(layer_in_chunks, "buffers", Buffers())
     kept = []
     for share in (0, 0.5, 1):
         free = int(16 * share * needed)
         monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device, free=free: free)
-        kept.append(saved_bytes(build("auto"), x))
+        kept.append(saved_bytes(build("auto", 8), x))
     nothing, half, everything = kept
-    assert nothing == saved_bytes(build("streamed"), x)
-    assert everything == saved_bytes(build("stored"), x)
+    assert nothing == saved_bytes(build("streamed", 8), x)
+    assert everything == saved_bytes(build("stored", 8), x)
     assert half - nothing == pytest.approx((everything - nothing) / 2, rel=1e-3)
 
 
@@ -239,7 +245,7 @@ def test_what_auto_stores_goes_by_the_gradient_and_by_the_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = fields(500)
-    basis = 2 * 8 * 4 * 5  # bytes of a point of both samples: 4 heads of 5 functions
+    basis = 2 * 8 * 8 * 5  # bytes of a point of both samples: 8 heads of 5 functions
     with_features = basis + 2 * 8 * 4 * 16
     monkeypatch.setattr(layer_in_chunks, "_SMALL_STORE", 0)
     monkeypatch.setattr(layer_in_chunks, "available_bytes", lambda _device: 16 * 8000)
@@ -247,9 +253,11 @@ def test_what_auto_stores_goes_by_the_gradient_and_by_the_buffers(
     monkeypatch.setattr(layer_in_chunks, "buffers", pool)
 
     def stored() -> int:
-        return layer_in_chunks.points_to_store(build("auto"), x)
+        return layer_in_chunks.points_to_store(build("auto", 8), x)
 
     assert stored() == 8000 // with_features
+    # Four heads have half the basis, and their maps folded into it.
+    assert layer_in_chunks.points_to_store(build("auto", 4), x) == 8000 // (basis // 2)
     with torch.no_grad():
         assert stored() == 16000 // basis
         pool.most = 12000

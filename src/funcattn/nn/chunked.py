@@ -86,12 +86,26 @@ def _knows_mass(projection: type) -> bool:
     return issubclass(projection, KnowsMass)
 
 
+def is_folded(layer: "FunctionalAttention") -> bool:
+    """Whether maps of the width are multiplied with those of the heads beforehand.
+
+    c x c and then, head by head, d x g are then c x hg at once, which is less work for one head, or
+    few functions; the field's map is left to its few coefficients, and that of the output likewise.
+    """
+    basis = _learned(layer)
+    is_local = isinstance(basis.features, Pointwise) and (
+        layer.maps == "points" or isinstance(layer.features, Pointwise)
+    )
+    return is_local and basis.bases * (layer.heads - 1) <= layer.to_output.in_features
+
+
 def points_to_store(layer: "FunctionalAttention", x: Tensor) -> int:
     """At how many points of a sample there is memory to store the basis; at the others it is
     computed again."""
     a_number = len(x) * x.element_size()
     basis = a_number * layer.heads * _learned(layer).bases
-    with_features = basis + a_number * 4 * x.shape[2]
+    # Features, values and the gradient of these; where maps are folded there are none.
+    with_features = basis if is_folded(layer) else basis + a_number * 4 * x.shape[2]
     if with_features * x.shape[1] <= _SMALL_STORE:
         return x.shape[1]
     if _computed_again.get():
@@ -146,10 +160,10 @@ def prepared(layer: "FunctionalAttention", x: Tensor, points: Points) -> Prepare
         field_weight, field_bias = by_point
         first = basis.features.map
         score_bias = score_bias + (first.bias.view(h, 1, -1) @ score_weight).squeeze(1)
-        if h == 1:
-            # One map less at every point: c x c and then c x g is c x g at once, and the field's
-            # map is left to its few coefficients.
-            maps = LocalMaps(None, first.weight.mT @ score_weight, score_bias)
+        if is_folded(layer):
+            by_heads = first.weight.unflatten(0, (h, -1)).mT @ score_weight  # (h, c, g)
+            weight = by_heads.transpose(0, 1).flatten(1)  # (c, h g)
+            maps = LocalMaps(None, weight.unsqueeze(0), score_bias.view(1, -1), groups=h)
             return Prepared(x, None, maps, field_weight, field_bias)
         maps = LocalMaps(torch.cat([first.weight, field_weight]), score_weight, score_bias)
         return Prepared(x, None, maps, None, field_bias)
@@ -190,7 +204,9 @@ def _of_the_field(
     """The moments of the fields that the layer transports, and the projection's statistic."""
     moments, mass = sums[:, :, :-1].mT, sums[:, :, -1:].mT
     if given.field_weight is not None:
-        moments = moments @ given.field_weight.mT
+        # (b, 1, h g, c) -> (b, h, g, c)
+        moments, mass = (total.unflatten(2, (layer.heads, -1))[:, 0] for total in (moments, mass))
+        moments = moments @ given.field_weight.unflatten(0, (layer.heads, -1)).mT
     if given.field_bias is not None:
         moments = moments + mass * given.field_bias.view(layer.heads, 1, -1)
     projection = cast("KnowsMass", chosen_projection(layer.projection))
@@ -205,8 +221,10 @@ def values_at_points(
     x = gathered.x
     mask = None if points.mask is None else points.mask.expand(x.shape[:2])
     with full_precision(x.device):
-        if layer.heads == 1:
-            return scatter(gathered, coefficients @ weight.mT, None, bias, mask=mask)
+        if len(gathered.maps.score_weight) == 1:
+            by_heads = weight.unflatten(1, (layer.heads, -1)).permute(1, 2, 0)  # (h, e, c)
+            moved = (coefficients @ by_heads).flatten(1, 2).unsqueeze(1)  # (b, 1, h g, c)
+            return scatter(gathered, moved, None, bias, mask=mask)
         return scatter(gathered, coefficients, weight, bias, mask=mask)
 
 

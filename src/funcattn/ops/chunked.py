@@ -45,11 +45,13 @@ class LocalMaps:
     weight (k + h f, c): one product for the features of the basis and of the field; None: x is the
         features of the basis, and the field is given.
     score_weight (h, k/h, g), score_bias (h, g): from features to scores, temperature included.
+    groups: the functions of a head are so many partitions of unity side by side.
     """
 
     weight: Tensor | None
     score_weight: Tensor
     score_bias: Tensor
+    groups: int = 1
 
 
 @dataclass
@@ -114,7 +116,7 @@ def gather(
     given = (x, field, maps.weight, maps.score_weight, maps.score_bias)
     backward = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
     sums, basis, features = _Gather.apply(  # type: ignore[no-untyped-call]
-        link, store, backward, *given, point_weights
+        link, store, backward, maps.groups, *given, point_weights
     )
     return sums, Gathered(x, maps, basis, features, backward, link)
 
@@ -136,7 +138,7 @@ def scatter(
         # Of the two products the basis has the first, and it alone is met again.
         weight = weight.detach()[: g.maps.score_weight.shape[:2].numel()]
     out: Tensor = _Scatter.apply(  # type: ignore[no-untyped-call]
-        g.link, g.backward, g.x, weight, g.maps.score_weight, g.maps.score_bias,
+        g.link, g.backward, g.maps.groups, g.x, weight, g.maps.score_weight, g.maps.score_bias,
         g.basis, coefficients, out_weight, out_bias, mask,
     )  # fmt: skip
     if not out.requires_grad:
@@ -165,11 +167,12 @@ class _Pass:
         basis: Tensor | None = None,
         features: Tensor | None = None,
         *,
+        groups: int,
         fill: bool = False,
     ) -> None:
         self.x, self.field, self.weight = x, field, weight
         self.score_weight, self.score_bias = score_weight, score_bias
-        self.basis, self.features, self.fill = basis, features, fill
+        self.basis, self.features, self.fill, self.groups = basis, features, fill, groups
         self.heads, self.head_features, self.bases = score_weight.shape
         self.size = chunk_points(x, self.heads * self.bases, stored=basis is not None)
         self.kept = 0 if basis is None else basis.shape[1] // (self.heads * self.bases)
@@ -231,8 +234,13 @@ class _Pass:
             torch.baddbmm(
                 self.score_bias.unsqueeze(1), self.heads_of(features), self.score_weight, out=phi
             )
-            torch.softmax(phi, -1, out=phi)
+            each = self.partitions(phi)
+            torch.softmax(each, -1, out=each)
         return phi
+
+    def partitions(self, phi: Tensor) -> Tensor:
+        """(h, B, g) -> (h, B, groups, g/groups), a view."""
+        return phi.unflatten(2, (self.groups, -1))
 
 
 def chunk_points(x: Tensor, values: int, *, stored: bool) -> int:
@@ -250,6 +258,7 @@ class _Gather(torch.autograd.Function):
         link: _Link,
         store: int,
         backward: bool,
+        groups: int,
         x: Tensor,
         field: Tensor | None,
         weight: Tensor | None,
@@ -266,7 +275,8 @@ class _Gather(torch.autograd.Function):
             basis = _room(x, kept, h * g).view(b, -1)
             if backward and weight is not None:
                 features = _room(x, kept, len(weight))
-        points = _Pass(x, field, weight, score_weight, score_bias, basis, features, fill=True)
+        maps = (weight, score_weight, score_bias)
+        points = _Pass(x, field, *maps, basis, features, groups=groups, fill=True)
         if weight is None:
             channels = c if field is None else field.shape[-1]
         else:
@@ -286,7 +296,7 @@ class _Gather(torch.autograd.Function):
                 )
             moments.baddbmm_(points.heads_of(of_field).mT, phi)
         points.close()
-        ctx.link = link
+        ctx.link, ctx.groups = link, groups
         ctx.save_for_backward(
             x, field, weight, score_weight, score_bias, point_weights, basis, features
         )
@@ -301,7 +311,8 @@ class _Gather(torch.autograd.Function):
         link, stored = ctx.link.take(), (basis, features)
         if link.store_is_gone:
             basis = features = None
-        points = _Pass(x, field, weight, score_weight, score_bias, basis, features)
+        maps = (weight, score_weight, score_bias)
+        points = _Pass(x, field, *maps, basis, features, groups=ctx.groups)
         of_moments, of_mass = of_sums[:, :, :-1].contiguous(), of_sums[:, :, -1:]
         of_x = torch.empty_like(x)
         of_given = None if field is None else torch.empty_like(field)
@@ -321,9 +332,11 @@ class _Gather(torch.autograd.Function):
             if link.gradient is not None:
                 of_values = _of_values(points, link, sample, rows)
                 of_phi.baddbmm_(points.heads_of(of_values), link.coefficients[sample].mT)
-            of_scores = torch.ops.aten._softmax_backward_data.out(
-                of_phi, phi, -1, phi.dtype, grad_input=of_phi
+            each, of_each = points.partitions(phi), points.partitions(of_phi)
+            torch.ops.aten._softmax_backward_data.out(
+                of_each, each, -1, phi.dtype, grad_input=of_each
             )
+            of_scores = of_phi
             of_score_bias += of_scores.sum(1)
             of_score_weight.baddbmm_(points.heads_of(from_basis).mT, of_scores)
 
@@ -363,7 +376,8 @@ class _Gather(torch.autograd.Function):
         ctx.link.give_back(*stored)
         if link.of_values is not None:
             buffers.give(link.of_values)
-        return None, None, None, of_x, of_given, of_weight, of_score_weight, of_score_bias, None
+        of_maps = (of_weight, of_score_weight, of_score_bias)
+        return None, None, None, None, of_x, of_given, *of_maps, None
 
 
 class _Scatter(torch.autograd.Function):
@@ -372,6 +386,7 @@ class _Scatter(torch.autograd.Function):
         ctx: Any,
         link: _Link,
         backward: bool,
+        groups: int,
         x: Tensor,
         weight: Tensor | None,
         score_weight: Tensor,
@@ -382,7 +397,7 @@ class _Scatter(torch.autograd.Function):
         out_bias: Tensor | None,
         mask: Tensor | None,
     ) -> Tensor:
-        points = _Pass(x, None, weight, score_weight, score_bias, basis)
+        points = _Pass(x, None, weight, score_weight, score_bias, basis, groups=groups)
         stored = None
         if backward and basis is not None and out_weight is not None:
             stored = _room(x, points.kept, out_weight.shape[1])
@@ -404,7 +419,7 @@ class _Scatter(torch.autograd.Function):
             else:
                 torch.addmm(out_bias, values, out_weight.T, out=here)
         points.close()
-        ctx.link = link
+        ctx.link, ctx.groups = link, groups
         ctx.has_bias = out_bias is not None
         ctx.save_for_backward(
             x, weight, score_weight, score_bias, basis, stored, coefficients, out_weight, mask
@@ -419,7 +434,7 @@ class _Scatter(torch.autograd.Function):
         link = ctx.link
         if link.store_is_gone:
             basis = None
-        points = _Pass(x, None, weight, score_weight, score_bias, basis)
+        points = _Pass(x, None, weight, score_weight, score_bias, basis, groups=ctx.groups)
         link.gradient, link.coefficients = of_out.contiguous(), coefficients
         link.out_weight, link.mask = out_weight, mask
         if basis is not None and out_weight is not None:
@@ -441,7 +456,7 @@ class _Scatter(torch.autograd.Function):
         if stored is not None and not link.values_are_gone:
             link.values_are_gone = True
             buffers.give(stored)
-        return (*(None,) * 7, of_coefficients.mT, of_out_weight, of_bias, None)
+        return (*(None,) * 8, of_coefficients.mT, of_out_weight, of_bias, None)
 
 
 def _values(
