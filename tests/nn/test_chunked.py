@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Pointwise, Stencil
 from funcattn.nn import attention as layer_module
 from funcattn.nn import chunked as layer_in_chunks
-from funcattn.ops import chunked
+from funcattn.ops import passes
 from funcattn.ops.buffers import Buffers
 
 GRID = (7, 11)
@@ -22,7 +22,7 @@ POINTS = 77
 @pytest.fixture(autouse=True)
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five chunks of 15 or 16 points, so that their seams are looked at."""
-    monkeypatch.setattr(chunked, "_CHUNK_VALUES", 16 * 32)
+    monkeypatch.setattr(passes, "_CHUNK_VALUES", 16 * 32)
 
 
 @pytest.fixture(params=["stored", "streamed", "stored in part"])
@@ -127,7 +127,7 @@ def test_gradient_is_that_of_finite_differences(execution: str, heads: int) -> N
 @pytest.mark.parametrize("values", [1, 16 * 77, 10**6], ids=["16 points", "two", "one chunk"])
 def test_chunks_of_any_size_give_the_same(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = value_and_gradients(build("streamed"), fields(), **marked())
-    monkeypatch.setattr(chunked, "_CHUNK_VALUES", values)
+    monkeypatch.setattr(passes, "_CHUNK_VALUES", values)
     assert_same(value_and_gradients(build("streamed"), fields(), **marked()), wanted)
 
 
@@ -136,7 +136,7 @@ def test_chunks_of_any_size_give_the_same(values: int, monkeypatch: pytest.Monke
     [(0, 4, []), (1, 4, [1]), (7, 4, [7]), (9, 4, [4, 5]), (14, 4, [4, 5, 5])],
 )
 def test_chunks_are_nearly_equal_and_cover_all(points: int, size: int, lengths: list[int]) -> None:
-    slices = list(chunked.chunks(points, size))
+    slices = list(passes.chunks(points, size))
     assert [s.stop - s.start for s in slices] == lengths
     assert [i for s in slices for i in range(s.start, s.stop)] == list(range(points))
 

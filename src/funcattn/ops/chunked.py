@@ -20,9 +20,7 @@ Axes: b batch, h head, n point, g basis function, c width, k features of all hea
 channels of a head, e value channels of a head.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -31,11 +29,7 @@ from torch import Tensor
 
 from funcattn.ops.buffers import buffers
 from funcattn.ops.checks import refuse_second_derivatives
-
-_CHUNK_VALUES = 2**18
-"""Values of the basis in a chunk on a CPU: 1 MiB in float32, the share of a core in its cache."""
-_DEVICE_CHUNK = 2**16
-"""Points in a chunk on an accelerator, which wants large products."""
+from funcattn.ops.passes import Pass, chunk_points, chunks
 
 
 @dataclass(frozen=True)
@@ -146,111 +140,6 @@ def scatter(
     return out
 
 
-def chunks(points: int, size: int) -> Iterator[slice]:
-    """Slices of nearly equal lengths, at least the size and below twice that, or a single one."""
-    count = max(points // size, 1)
-    edges = [points * j // count for j in range(count + 1)] if points else [0]
-    for start, stop in pairwise(edges):
-        yield slice(start, stop)
-
-
-class _Pass:
-    """Features and basis of one chunk after another, in buffers that are reused."""
-
-    def __init__(
-        self,
-        x: Tensor,
-        field: Tensor | None,
-        weight: Tensor | None,
-        score_weight: Tensor,
-        score_bias: Tensor,
-        basis: Tensor | None = None,
-        features: Tensor | None = None,
-        *,
-        groups: int,
-        fill: bool = False,
-    ) -> None:
-        self.x, self.field, self.weight = x, field, weight
-        self.score_weight, self.score_bias = score_weight, score_bias
-        self.basis, self.features, self.fill, self.groups = basis, features, fill, groups
-        self.heads, self.head_features, self.bases = score_weight.shape
-        self.size = chunk_points(x, self.heads * self.bases, stored=basis is not None)
-        self.kept = 0 if basis is None else basis.shape[1] // (self.heads * self.bases)
-        self._buffers: dict[str, Tensor] = {}
-
-    def __iter__(self) -> Iterator[tuple[int, slice]]:
-        for sample in range(len(self.x)):
-            for rows in chunks(self.x.shape[1], self.size):
-                yield sample, rows
-
-    def buffer(self, name: str, *shape: int) -> Tensor:
-        """Memory for a chunk, the same for all chunks; a shorter one takes its beginning."""
-        count = torch.Size(shape).numel()
-        kept = self._buffers.get(name)
-        if kept is None or kept.numel() < count:
-            kept = self._buffers[name] = buffers.take(count, self.x)
-        return kept[:count].view(shape)
-
-    def close(self) -> None:
-        """The memory is for others now."""
-        for kept in self._buffers.values():
-            buffers.give(kept)
-        self._buffers.clear()
-
-    def place(self, store: Tensor | None, sample: int, rows: slice) -> Tensor | None:
-        """Of a chunk in a store (b, kept points, ...), or None where it has none."""
-        return store[sample, rows] if store is not None and rows.stop <= self.kept else None
-
-    def heads_of(self, rows: Tensor) -> Tensor:
-        """(B, h d) -> (h, B, d), a view."""
-        return rows.unflatten(1, (self.heads, -1)).transpose(0, 1)
-
-    def features_at(self, sample: int, rows: slice) -> tuple[Tensor, Tensor]:
-        """Features of the basis (B, k) and of the field (B, h f)."""
-        x = self.x[sample, rows]
-        if self.weight is None:
-            return x, x if self.field is None else self.field[sample, rows]
-        width = self.heads * self.head_features
-        both = self.place(self.features, sample, rows)
-        is_new = both is None or self.fill
-        if both is None:
-            both = self.buffer("features", len(x), len(self.weight))
-        if is_new:
-            torch.mm(x, self.weight.T, out=both)
-        return both[:, :width], both[:, width:]
-
-    def basis_at(self, sample: int, rows: slice, features: Tensor | None = None) -> Tensor:
-        """Phi (h, B, g), from the store or from the features."""
-        shape = (self.heads, rows.stop - rows.start, self.bases)
-        if self.basis is None or rows.stop > self.kept:
-            phi = self.buffer("basis", *shape)
-        else:
-            # Within a sample the store is a row of chunks, each laid out as the products want it.
-            values = self.heads * self.bases
-            phi = self.basis[sample, rows.start * values : rows.stop * values].view(shape)
-        if self.fill or rows.stop > self.kept:
-            if features is None:
-                features, _ = self.features_at(sample, rows)
-            torch.baddbmm(
-                self.score_bias.unsqueeze(1), self.heads_of(features), self.score_weight, out=phi
-            )
-            each = self.partitions(phi)
-            torch.softmax(each, -1, out=each)
-        return phi
-
-    def partitions(self, phi: Tensor) -> Tensor:
-        """(h, B, g) -> (h, B, groups, g/groups), a view."""
-        return phi.unflatten(2, (self.groups, -1))
-
-
-def chunk_points(x: Tensor, values: int, *, stored: bool) -> int:
-    """Points in a chunk, from the number of basis values at a point."""
-    if x.device.type != "cpu":
-        return _DEVICE_CHUNK
-    # Where memory is spent anyway, half as many steps.
-    return max(_CHUNK_VALUES // max(values, 2 * x.shape[-1]), 16) * (2 if stored else 1)
-
-
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -276,7 +165,7 @@ class _Gather(torch.autograd.Function):
             if backward and weight is not None:
                 features = _room(x, kept, len(weight))
         maps = (weight, score_weight, score_bias)
-        points = _Pass(x, field, *maps, basis, features, groups=groups, fill=True)
+        points = Pass(x, field, *maps, basis, features, groups=groups, fill=True)
         if weight is None:
             channels = c if field is None else field.shape[-1]
         else:
@@ -312,7 +201,7 @@ class _Gather(torch.autograd.Function):
         if link.store_is_gone:
             basis = features = None
         maps = (weight, score_weight, score_bias)
-        points = _Pass(x, field, *maps, basis, features, groups=ctx.groups)
+        points = Pass(x, field, *maps, basis, features, groups=ctx.groups)
         of_moments, of_mass = of_sums[:, :, :-1].contiguous(), of_sums[:, :, -1:]
         of_x = torch.empty_like(x)
         of_given = None if field is None else torch.empty_like(field)
@@ -397,7 +286,7 @@ class _Scatter(torch.autograd.Function):
         out_bias: Tensor | None,
         mask: Tensor | None,
     ) -> Tensor:
-        points = _Pass(x, None, weight, score_weight, score_bias, basis, groups=groups)
+        points = Pass(x, None, weight, score_weight, score_bias, basis, groups=groups)
         stored = None
         if backward and basis is not None and out_weight is not None:
             stored = _room(x, points.kept, out_weight.shape[1])
@@ -434,7 +323,7 @@ class _Scatter(torch.autograd.Function):
         link = ctx.link
         if link.store_is_gone:
             basis = None
-        points = _Pass(x, None, weight, score_weight, score_bias, basis, groups=ctx.groups)
+        points = Pass(x, None, weight, score_weight, score_bias, basis, groups=ctx.groups)
         link.gradient, link.coefficients = of_out.contiguous(), coefficients
         link.out_weight, link.mask = out_weight, mask
         if basis is not None and out_weight is not None:
@@ -460,7 +349,7 @@ class _Scatter(torch.autograd.Function):
 
 
 def _values(
-    points: _Pass,
+    points: Pass,
     phi: Tensor,
     coefficients: Tensor,
     mask: Tensor | None,
@@ -486,7 +375,7 @@ def _room(x: Tensor, points: int, channels: int) -> Tensor:
 
 
 def _of_values(
-    points: _Pass, link: _Link, sample: int, rows: slice, *, fill: bool = False
+    points: Pass, link: _Link, sample: int, rows: slice, *, fill: bool = False
 ) -> Tensor:
     """The gradient of `_values`, (B, h e); fill: for the first time."""
     assert link.gradient is not None
