@@ -30,13 +30,21 @@ def facts() -> dict[str, Any]:
     }
 
 
-def commit() -> str:
-    """The commit of the source this runs from, marked where the tree differs from it."""
-    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+def commit(package: Path = Path(__file__).parent) -> str:
+    """The commit of the source this runs from, marked where the source differs from it.
+
+    Other files may differ, such as the results that are being written.
+    """
     try:
-        run = subprocess.run(
-            describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        name, changes = (
+            subprocess.run(
+                ["git", *words], cwd=package, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for words in (
+                ("describe", "--always", "--abbrev=12"),
+                ("status", "--porcelain", "--", "."),
+            )
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return run.stdout.strip()
+    return f"{name}-dirty" if changes else name
