@@ -160,6 +160,15 @@ def test_a_graph_can_be_gone_through_twice(execution: str, heads: int) -> None:
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
 
 
+def test_the_last_part_of_a_graph_can_be_gone_through_twice() -> None:
+    layer = build("stored", 8)
+    value = loss(layer(fields()))
+    (once,) = torch.autograd.grad(value, layer.to_output.weight, retain_graph=True)
+    value_and_gradients(build("stored", 8), 3 * fields())
+    (twice,) = torch.autograd.grad(value, layer.to_output.weight)
+    torch.testing.assert_close(once, twice, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("heads", [4, 8])
 def test_graphs_side_by_side_do_not_share_what_they_store(heads: int) -> None:
     layer = build("stored", heads)
