@@ -1,22 +1,26 @@
-"""Whether a change of the code left the numbers of the experiments as they were, to the last bit.
+"""Whether a change of the code left the numbers of the experiments as they were.
 
-    python benchmarks/same_numbers.py COMMIT "what changed" [--rna PATH] [--but-for NETWORK ...]
+    python benchmarks/same_numbers.py COMMIT "what changed" [--within 1e-6] [--rna PATH]
+        [--but-for NETWORK ...]
 
 Trains, at tier smoke, each network on each task that the paper's experiments have results of, by
 the code of a commit and by the code as it is, and compares every number of every epoch and of the
-test. If all are the same, results/experiments/same_numbers.json gets an entry, and results by the
-code of the commit count as those of the code as it is, but for networks that were changed on
-purpose.
+test: to the last bit, or, where a change only rounds otherwise, within a relative difference. If
+all are the same, results/experiments/same_numbers.json gets an entry with the largest difference,
+and results by the code of the commit count as those of the code as it is, but for networks that
+were changed on purpose.
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +58,30 @@ def by_code_in(checkout: Path, *asked: str) -> dict[str, Any]:
     return found
 
 
+def numbers(found: object) -> Iterator[float]:
+    """All numbers of a run, in their order."""
+    if isinstance(found, dict):
+        for name in sorted(found):
+            yield from numbers(found[name])
+    elif isinstance(found, list):
+        for each in found:
+            yield from numbers(each)
+    elif isinstance(found, int | float):
+        yield float(found)
+
+
+def difference(one: object, other: object) -> float:
+    """The largest relative one; infinite where the runs have not the same numbers of them."""
+    pairs = list(zip_longest(numbers(one), numbers(other), fillvalue=math.nan))
+    differences = [0.0 if a == b else abs(a - b) / max(abs(a), abs(b)) for a, b in pairs]
+    return max((math.inf if math.isnan(d) else d for d in differences), default=0.0)
+
+
 def compared(
-    before: Path, work: Path, rna: str | None, but_for: Sequence[str]
-) -> dict[str, list[str]]:
-    """The two versions of each task; exits where a number differs."""
-    versions = {}
+    before: Path, work: Path, rna: str | None, but_for: Sequence[str], within: float
+) -> tuple[dict[str, list[str]], float]:
+    """The two versions of each task, and the largest difference; exits where that is too large."""
+    versions, largest = {}, 0.0
     for path in sorted(RESULTS.glob("*.jsonl")):
         task = path.stem
         if task == "rna" and rna is None:
@@ -69,11 +92,12 @@ def compared(
                 out = work / f"{task}-{model}-{name}"
                 found.append(by_code_in(checkout, task, model, str(out), str(work), rna or ""))
             old, new = (one.pop("version") for one in found)
-            if found[0] != found[1]:
+            apart = difference(*found)
+            if apart > within:
                 sys.exit(f"{task}, {model}: other numbers\n{found[0]}\n{found[1]}")
-            print(f"{task}, {model}: the same, {old} and {new}", flush=True)
-            versions[task] = [old, new]
-    return versions
+            print(f"{task}, {model}: the same within {apart:.2g}, {old} and {new}", flush=True)
+            versions[task], largest = [old, new], max(largest, apart)
+    return versions, largest
 
 
 def main() -> None:
@@ -85,6 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("commit")
     parser.add_argument("why")
+    parser.add_argument("--within", type=float, default=0.0)
     parser.add_argument("--rna")
     parser.add_argument("--but-for", nargs="*", default=[], metavar="NETWORK")
     asked = parser.parse_args()
@@ -92,8 +117,9 @@ def main() -> None:
         before = Path(folder) / "before"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(before)], check=True)
         subprocess.run(["git", "-C", str(before), "checkout", "-q", asked.commit], check=True)
-        versions = compared(before, Path(folder), asked.rna, asked.but_for)
+        versions, largest = compared(before, Path(folder), asked.rna, asked.but_for, asked.within)
     entry = {"why": asked.why, "before": asked.commit, "code": versions, **facts()}
+    entry["largest difference"] = largest
     if asked.but_for:
         entry["but_for"] = asked.but_for
     entries = [*results.same_numbers(RESULTS), entry]
