@@ -27,10 +27,11 @@ AdamW, which left the three networks that were tried half trained
 Its errors cannot be compared with the paper's; what can be compared is who is ahead. Entries are
 means over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours
 is bold; `*` marks code that has changed since, but for [changes that left all numbers of small runs
-as they were](../results/experiments/same_numbers.json), to the last bit or to rounding. "Not run" stands where a run can be
-started, "not yet" where the method or a setting of it is not here. "Against 5 of 15 other methods"
-says how many of them have been run here; a method that the paper has not counts as any other.
-Columns without a run are left out here; all are in [tables](../results/experiments/tables).
+as they were](../results/experiments/same_numbers.json), to the last bit or to rounding. "Not run"
+stands where a run can be started, "not yet" where the method or a setting of it is not here.
+"Against 5 of 15 other methods" says how many of them have been run here; a method that the paper
+has not counts as any other. Columns without a run are left out here; all are in
+[tables](../results/experiments/tables).
 """
 
 
