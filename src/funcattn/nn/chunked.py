@@ -221,7 +221,7 @@ def values_at_points(
     x = gathered.x
     mask = None if points.mask is None else points.mask.expand(x.shape[:2])
     with full_precision(x.device):
-        if len(gathered.maps.score_weight) == 1:
+        if len(gathered.maps.score_weight) == 1:  # one head, or all folded into one
             by_heads = weight.unflatten(1, (layer.heads, -1)).permute(1, 2, 0)  # (h, e, c)
             moved = (coefficients @ by_heads).flatten(1, 2).unsqueeze(1)  # (b, 1, h g, c)
             return scatter(gathered, moved, None, bias, mask=mask)
