@@ -493,6 +493,38 @@ def test_sums_of_parts_are_summed_over_ranks_too(alone: dist.ProcessGroup) -> No
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+SPREAD_AND_LEFT = """
+import weakref
+import torch
+import torch.distributed as dist
+from funcattn import FunctionalAttention, spread_points, sum_gradients
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+group = weakref.ref(dist.group.WORLD)
+model = FunctionalAttention(width=8, heads=2, bases=4)
+spread_points(model, group())
+model(torch.rand(1, 5, 8)).sum().backward()
+sum_gradients(model, group())
+torch.optim.AdamW(model.parameters()).step()
+dist.destroy_process_group()
+assert group() is None, "the group is still held"
+model(torch.rand(1, 5, 8))
+"""
+
+
+def test_a_model_does_not_keep_the_group_alive() -> None:
+    """Else its threads outlive `destroy_process_group` and may abort the process at its end.
+
+    In a process of its own, in which PyTorch has not imported yet what it imports late.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", SPREAD_AND_LEFT], capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "RankLostError: expected the process group" in last
+    assert "has been destroyed; call `spread_points` with another" in last
+
+
 if __name__ == "__main__":
     given_folder, given_ranks, given_every = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     # Forked, so that the library is imported once.

@@ -3,6 +3,8 @@
 What the ranks have to agree on is written down in `funcattn.ops.sharding`.
 """
 
+import weakref
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -58,7 +60,7 @@ def spread_points(model: nn.Module, group: Group | None) -> None:
                     "`mesh['points']`"
                 )
             group = group.get_group()
-        ranks = Ranks(group)
+        ranks = Ranks(weakref.ref(group))
         for tensor in (*model.parameters(), *model.buffers()):
             with all_taking_part(group):
                 dist.broadcast(tensor.detach(), group=group, group_src=0)

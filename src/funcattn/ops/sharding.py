@@ -16,6 +16,7 @@ All ranks make the same calls in the same order, those without points too.
 """
 
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# The functions of this module keep the group that there is when it is imported, and PyTorch imports
+# it late, with the first optimiser: `destroy_process_group` would then not end the group's threads.
+import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
@@ -37,9 +42,29 @@ class RankLostError(RuntimeError):
 
 @dataclass(frozen=True)
 class Ranks:
-    """A process group that a module can hold: copies of the module share it."""
+    """A process group that a module can hold: copies of the module share it.
 
-    group: ProcessGroup
+    The module does not keep it alive. A group ends its threads when nobody holds it any more, and
+    threads that outlive the interpreter can abort the process.
+    """
+
+    reference: "weakref.ref[ProcessGroup]"
+
+    @property
+    def group(self) -> ProcessGroup:
+        """The group itself.
+
+        Raises:
+            RankLostError: it has been destroyed.
+        """
+        group = self.reference()
+        if group is None:
+            raise RankLostError(
+                "expected the process group over which the points of this model are spread, got "
+                "one that has been destroyed; call `spread_points` with another, or with None for "
+                "a model of this process alone"
+            )
+        return group
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Ranks":
         return self
