@@ -29,6 +29,14 @@ def assert_equal_to_rounding() -> Callable[[Tensor, Tensor], None]:
     return partial(torch.testing.assert_close, rtol=0, atol=1e-12)
 
 
+@pytest.fixture(autouse=True)
+def in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functional attention does the few points of a test as it does many, in chunks."""
+    from funcattn.nn import chunked
+
+    monkeypatch.setattr(chunked, "_FEW_VALUES", 0)
+
+
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> "Store":
     """Where all tests of a session keep the same few samples; those of Darcy are there already."""

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Pointwise, Stencil
 from funcattn.nn import attention as layer_module
 from funcattn.nn import chunked as layer_in_chunks
+from funcattn.nn.points import Points
 from funcattn.ops import passes
 from funcattn.ops.buffers import Buffers
 
@@ -273,6 +274,19 @@ def test_what_auto_stores_goes_by_the_gradient_and_by_the_buffers(
         assert stored() == 12000 // basis
     pool.give(torch.empty(1000, dtype=torch.float64))  # free, though the system does not know
     assert stored() == (8000 + 8000 // 16) // with_features
+
+
+@pytest.mark.parametrize(
+    ("points", "width", "is_few"),
+    [(255, 128, True), (256, 128, False), (255, 512, True), (1023, 32, True), (1024, 32, False)],
+)
+def test_auto_does_few_points_plainly(
+    monkeypatch: pytest.MonkeyPatch, points: int, width: int, is_few: bool
+) -> None:
+    monkeypatch.undo()
+    layer = FunctionalAttention(width, 8, 4)
+    x = torch.randn(2, points, width)
+    assert layer._is_chunked(x, Points()) is not is_few
 
 
 def test_second_derivatives_are_refused_in_words(execution: str) -> None:

@@ -32,6 +32,7 @@ from funcattn.nn import (
     OrthonormalBasis,
     Stencil,
 )
+from funcattn.nn.points import Points
 from funcattn.nn.rivals import GalerkinAttention
 from funcattn.nn.sharding import spread_points, sum_gradients
 from funcattn.ops.sharding import RankLostError, share_of_rank, sum_over_ranks, sum_together
@@ -452,6 +453,18 @@ def test_spreading_can_be_undone_and_copies_share_the_group(alone: dist.ProcessG
     assert model.ranks is None
     with pytest.raises(ValueError, match="every point is masked"):
         model(torch.rand(1, 3, WIDTH), mask=torch.zeros(1, 3, dtype=torch.bool))
+
+
+def test_few_points_are_done_as_many_are_which_another_rank_may_have(
+    alone: dist.ProcessGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ranks must send the same messages."""
+    monkeypatch.undo()
+    model = layer(2)
+    x = torch.rand(1, 3, WIDTH)
+    assert not model._is_chunked(x, Points())
+    spread_points(model, alone)
+    assert model._is_chunked(x, Points())
 
 
 MIXING: dict[str, tuple[Callable[[], nn.Module], str]] = {

@@ -11,6 +11,7 @@ from funcattn.nn.bases import GridFourierBasis, LearnedBasis, OrthonormalBasis, 
 from funcattn.nn.chunked import (
     Execution,
     coefficients_of_points,
+    has_few_points,
     points_to_store,
     prepared,
     sums_of_points,
@@ -64,7 +65,8 @@ class FunctionalAttention(nn.Module):
         often as one likes; "stored" and "streamed", in chunks of points with a gradient of its own,
         the basis stored for it or computed again (slower, in a few hundred bytes a point
         instead of thousands). "auto": stored at as many points as memory allows, computed again
-        at the others, and plain where neither can do it, as when it is compiled.
+        at the others; plain for few points, where that is faster, and where neither can do it, as
+        when it is compiled.
 
     >>> import torch
     >>> layer = FunctionalAttention(width=64, heads=4, bases=16)
@@ -264,8 +266,11 @@ class FunctionalAttention(nn.Module):
             return False
         obstacle = why_not_chunked(self, x, points)
         if self.execution == "auto":
-            # Autocast is a wish for products in half precision, which chunks do not make.
-            return obstacle is None and not torch.is_autocast_enabled(x.device.type)
+            # Autocast is a wish for products in half precision, which chunks do not make. What is
+            # compiled has an obstacle: its number of points must not be looked at.
+            return not (
+                obstacle or torch.is_autocast_enabled(x.device.type) or has_few_points(self, x)
+            )
         if obstacle is not None:
             raise ValueError(
                 f"execution: expected a call that can be done in chunks for {self.execution!r}, "

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 Execution = Literal["auto", "plain", "stored", "streamed"]
 
+_FEW_VALUES = 2**15
+"""Values of a sample's features below which the plain form is faster: chunks have small products of
+their own, and more Python. Channels beyond `_MANY_CHANNELS` do not make it so any sooner."""
+_MANY_CHANNELS = 128
 _SMALL_STORE = 2**26
 """Bytes of a stored basis that nobody minds."""
 _SHARE_OF_MEMORY = 1 / 16
@@ -67,6 +71,12 @@ def why_not_chunked(layer: "FunctionalAttention", x: Tensor, points: Points) -> 
     if points.weights is not None and points.weights.requires_grad:
         return "the point weights want a gradient"
     return None
+
+
+def has_few_points(layer: "FunctionalAttention", x: Tensor) -> bool:
+    """Whether the plain form is faster for so few points."""
+    # Ranks have numbers of points of their own, but all make the same calls.
+    return layer.ranks is None and x.shape[1] * min(x.shape[2], _MANY_CHANNELS) < _FEW_VALUES
 
 
 def _is_watched(module: nn.Module) -> bool:
