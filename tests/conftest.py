@@ -29,7 +29,7 @@ def assert_equal_to_rounding() -> Callable[[Tensor, Tensor], None]:
     return partial(torch.testing.assert_close, rtol=0, atol=1e-12)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functional attention does the few points of a test as it does many, in chunks."""
     from funcattn.nn import chunked

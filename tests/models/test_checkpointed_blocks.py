@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from funcattn import FunctionalAttention
 from funcattn.nn import chunked
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 TRANSFORMERS = (
     *("transformer", "maps at points", "stencils", "shared basis", "shared stencils"),
     *("fourier", "lattice", "time", "wide mlp", "softmax rival"),

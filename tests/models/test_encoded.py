@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from funcattn.models import Encoded
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 NAN = float("nan")
 LOCAL = ("transformer", "maps at points", "shared basis", "fourier", "lattice", "time", "wide mlp")
 

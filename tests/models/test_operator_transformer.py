@@ -11,6 +11,8 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn import FunctionalAttention
 from funcattn.nn import LatticeDistances, Stencil
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 SMALL = partial(FunctionalAttention, heads=2, bases=5)
 
 

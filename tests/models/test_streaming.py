@@ -20,6 +20,8 @@ from funcattn.models import Encoded, Surrogate, predict_streamed, streaming
 from funcattn.nn import LearnedBasis
 from funcattn.nn.rivals import SoftmaxAttention
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 N = 53
 SMALL = partial(FunctionalAttention, heads=2, bases=5)
 NAMED = ("transformer", "maps at points", "fourier", "shared basis", "lattice", "time")

@@ -16,6 +16,8 @@ from funcattn.nn.points import Points
 from funcattn.ops import passes
 from funcattn.ops.buffers import Buffers
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 GRID = (7, 11)
 POINTS = 77
 

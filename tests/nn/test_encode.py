@@ -17,6 +17,8 @@ from funcattn.nn import (
     Stencil,
 )
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 N, C = 23, 8
 SMALL = partial(FunctionalAttention, C, heads=2, bases=5)
 

@@ -21,6 +21,8 @@ from funcattn.nn import (
 )
 from funcattn.ops.reference import functional_attention_reference
 
+pytestmark = pytest.mark.usefixtures("in_chunks")
+
 WIDTH, HEADS, BASES = 8, 2, 5
 MAPS = ["coefficients", "points"]
 PROJECTIONS = ["average", "transpose", "inner_product", "pinv"]

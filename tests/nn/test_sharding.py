@@ -456,10 +456,9 @@ def test_spreading_can_be_undone_and_copies_share_the_group(alone: dist.ProcessG
 
 
 def test_few_points_are_done_as_many_are_which_another_rank_may_have(
-    alone: dist.ProcessGroup, monkeypatch: pytest.MonkeyPatch
+    alone: dist.ProcessGroup,
 ) -> None:
     """All ranks must send the same messages."""
-    monkeypatch.undo()
     model = layer(2)
     x = torch.rand(1, 3, WIDTH)
     assert not model._is_chunked(x, Points())
