@@ -268,6 +268,21 @@ def test_the_command_reports_from_the_file(
         Bench().run(["--wrong"], Console())
 
 
+def test_in_a_narrow_window_every_row_has_its_name_and_every_number_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = {str(p): record(2**p) for p in range(7, 21)}
+    (tmp_path / "bench.json").write_text(json.dumps({"measurements": measured}))
+    Bench(out=tmp_path / "bench.json", report_only=True).run([], Console(width=80))
+    of_layers = capsys.readouterr().out.split("to reach")[0]
+    assert "…" not in of_layers
+    assert of_layers.count(" 1,048,576") == 2
+    lines = [line.split() for line in of_layers.splitlines() if line.startswith(" linear_no")]
+    # 6.4 s and 19.2 s, after a quarter and a half of as much.
+    assert ["1,600", "3,200", "6,400"] in [line[-3:] for line in lines]
+    assert lines[-1][-1] == "19,200"
+
+
 @pytest.mark.parametrize(
     "allocator", ["kept pages", pytest.param("default", marks=pytest.mark.full)]
 )

@@ -72,11 +72,11 @@ class Bench:
         for shape in found.shapes():
             console.print(f"\nlayer {shape}: width, bases, heads; default allocator")
             for kind in KINDS["layer"]:
-                console.print(_rich(over_points(found, "layer", shape, kind)))
+                _print_parts(console, over_points(found, "layer", shape, kind))
         if found.cases("model"):
             console.print(f"\nnetwork of {LAYERS_OF_MODEL} layers; default allocator")
             for kind in KINDS["model"]:
-                console.print(_rich(over_points(found, "model", SHAPES[0], kind)))
+                _print_parts(console, over_points(found, "model", SHAPES[0], kind))
         console.print("", _rich(targets.table(found)))
         for line in not_measured(found):
             console.print(line, markup=False, soft_wrap=True)
@@ -130,6 +130,12 @@ class Bench:
         if "scale" in self.parts:
             work += [work_of_feat(name, self.threads) for name in FEATS]
         return work
+
+
+def _print_parts(console: Console, table: Table) -> None:
+    """A table over many sizes, below each other what does not fit side by side."""
+    for part in table.within(console.width):
+        console.print(_rich(part))
 
 
 def _rich(table: Table) -> RichTable:

@@ -28,6 +28,24 @@ class Table:
         cells = [f"| {' | '.join(row)} |" for row in (self.headers, *self.rows)]
         return "\n".join([cells[0], line, *cells[1:]])
 
+    def within(self, width: int) -> list["Table"]:
+        """In parts of so many characters, each with the first column.
+
+        >>> [part.headers for part in Table(["n", "10", "20", "30"], []).within(11)]
+        [('n', '10', '20'), ('n', '30')]
+        """
+        first, *others = zip(self.headers, *self.rows, strict=True)
+        parts: list[list[tuple[str, ...]]] = []
+        room = 0
+        for column in others:
+            needed = 2 + max(map(len, column))  # two spaces between columns
+            if not parts or needed > room:
+                parts.append([first])
+                room = width - 2 - max(map(len, first))
+            parts[-1].append(column)
+            room -= needed
+        return [Table(headers, rows) for headers, *rows in (zip(*p, strict=True) for p in parts)]
+
 
 class Found:
     """What was measured with so many threads."""
