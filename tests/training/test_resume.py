@@ -399,6 +399,20 @@ def test_the_remains_of_kills_are_cleared(run: Path, reference: Path, store: Sto
     check_same(run, reference)
 
 
+def test_killed_between_the_last_checkpoint_and_the_removal_of_an_old_one(
+    reference: Path, store: Store, tmp_path: Path
+) -> None:
+    """No other checkpoint will be written, and no other will be removed after it."""
+    run = tmp_path / "run"
+    shutil.copytree(reference, run)
+    (run / "record.json").unlink()
+    last = steps_of(run)[-1]
+    for number in range(3):
+        shutil.copytree(last, last.with_name(f"step-{number:09d}"))
+    train(settings_of(PLAIN, 3, seconds=1e6), run, store=store, resume=True)
+    check_same(run, reference)
+
+
 def test_best_weights_are_kept_as_long_as_a_checkpoint_remembers_them(
     tmp_path: Path, store: Store
 ) -> None:

@@ -327,13 +327,15 @@ class Trainer:
         """Remove what the run will write again: the damaged, the unfinished, the weights to come.
 
         The weights of an epoch may come out otherwise elsewhere (another device, more threads), so
-        they are not kept from before.
+        they are not kept from before. Also what a run was killed before it could remove.
         """
         if not self.fabric.is_global_zero:
             return
-        later = [f for f in _folders(self.folder, "step") if _number(f) > done]
+        steps = _folders(self.folder, "step")
+        later = [f for f in steps if _number(f) > done]
+        older = [f for f in steps if _number(f) <= done][:-_KEPT]
         later += [f for f in _folders(self.folder, "best") if _number(f) > self.state.epoch]
-        for unused in (*later, *(self.folder / "checkpoints").glob(".*.part")):
+        for unused in (*older, *later, *(self.folder / "checkpoints").glob(".*.part")):
             shutil.rmtree(unused)
 
     @contextmanager
