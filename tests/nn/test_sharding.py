@@ -515,7 +515,8 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 group = weakref.ref(dist.group.WORLD)
 model = FunctionalAttention(width=8, heads=2, bases=4)
 spread_points(model, group())
-model(torch.rand(1, 5, 8)).sum().backward()
+loss = model(torch.rand(1, 5, 8)).sum()
+loss.backward()
 sum_gradients(model, group())
 torch.optim.AdamW(model.parameters()).step()
 dist.destroy_process_group()
@@ -524,7 +525,7 @@ model(torch.rand(1, 5, 8))
 """
 
 
-def test_a_model_does_not_keep_the_group_alive() -> None:
+def test_models_and_losses_do_not_keep_the_group_alive() -> None:
     """Else its threads outlive `destroy_process_group` and may abort the process at its end.
 
     In a process of its own, in which PyTorch has not imported yet what it imports late.

@@ -37,14 +37,14 @@ Group = ProcessGroup | DeviceMesh
 
 
 class RankLostError(RuntimeError):
-    """A message that not all ranks took part in."""
+    """A message that not all ranks took part in, or for a group that there is no more."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """A process group that a module can hold: copies of the module share it.
+    """A process group for modules and graphs to hold: copies of a module share it.
 
-    The module does not keep it alive. A group ends its threads when nobody holds it any more, and
+    They do not keep it alive. A group ends its threads when nobody holds it any more, and
     threads that outlive the interpreter can abort the process.
     """
 
@@ -128,7 +128,8 @@ def _process_groups(group: Group) -> list[ProcessGroup]:
 class _SumOverRanks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, group: ProcessGroup) -> Tensor:
-        ctx.group = group
+        # Not the group itself: a loss that somebody keeps would hold it.
+        ctx.ranks = Ranks(weakref.ref(group))
         total = tensor.clone(memory_format=torch.contiguous_format)
         with all_taking_part(group):
             dist.all_reduce(torch.view_as_real(total) if total.is_complex() else total, group=group)
@@ -136,4 +137,4 @@ class _SumOverRanks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _SumOverRanks.apply(gradient, ctx.group), None  # type: ignore[no-untyped-call]
+        return _SumOverRanks.apply(gradient, ctx.ranks.group), None  # type: ignore[no-untyped-call]
