@@ -156,6 +156,28 @@ def test_quadratic_and_compiled_candidates_can_be_left_out(
     assert [job["what"] for job in asked] == ["time", "memory", "time"]
 
 
+@pytest.mark.parametrize(
+    ("points", "softmax", "others"),
+    [(2**13, True, True), (2**14, False, True), (2**16, False, True), (2**17, False, False)],
+)
+def test_networks_of_rivals_end_before_ours(
+    points: int, softmax: bool, others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def child(job: dict[str, Any], *_: object) -> dict[str, Any]:
+        asked.extend(job["candidates"])
+        return {"candidates": {name: {} for name in job["candidates"]}}
+
+    monkeypatch.setattr(runner, "in_a_child", child)
+    case = Case("model", EIGHT, points, "kept pages")
+    found = runner.work_of_case(case, Effort()).measure(print)
+    assert {OURS, REFERENCE} < set(asked)
+    assert ("softmax" in asked) == softmax
+    assert ("linear_no" in asked) == ("linformer" in asked) == others
+    assert found["too slow"] == (["softmax"] if others and not softmax else [])
+
+
 def test_tables_are_made_of_the_records() -> None:
     found = found_of(record(2**13, functional=2), record(functional=4, linear=5, galerkin=8))
     table = over_points(found, "layer", EIGHT, "forward")

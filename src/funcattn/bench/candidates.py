@@ -1,8 +1,7 @@
 """What is measured: layers, and whole networks, by name."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -58,13 +57,9 @@ class Candidate:
 
 def _ours(execution: Execution) -> Callable[[Shape, int], nn.Module]:
     def build(shape: Shape, points: int) -> nn.Module:  # noqa: ARG001
-        return _functional(execution)(shape.width, shape.heads, shape.bases)
+        return FunctionalAttention(shape.width, shape.heads, shape.bases, execution=execution)
 
     return build
-
-
-def _functional(execution: Execution) -> Callable[..., nn.Module]:
-    return partial(FunctionalAttention, execution=execution)
 
 
 def _compiled(build: Callable[[Shape, int], nn.Module]) -> Callable[[Shape, int], nn.Module]:
@@ -84,18 +79,17 @@ def _without_bases(kind: Callable[[int, int], nn.Module]) -> Callable[[Shape, in
     return lambda shape, points: kind(shape.width, shape.heads)  # noqa: ARG005
 
 
-def _model(
-    attention: Callable[..., nn.Module], *, checkpoint: bool = False
+def _network(
+    layer: Callable[[Shape, int], nn.Module], *, checkpoint: bool = False
 ) -> Callable[[Shape, int], nn.Module]:
-    def build(shape: Shape, points: int) -> nn.Module:  # noqa: ARG001
-        layer = partial(attention, heads=shape.heads, bases=shape.bases)
+    def build(shape: Shape, points: int) -> nn.Module:
         return OperatorTransformer(
             2,
             1,
             1,
             width=shape.width,
             layers=LAYERS_OF_MODEL,
-            attention=layer,
+            attention=lambda width: layer(shape, points),  # noqa: ARG005
             checkpoint=checkpoint,
         )
 
@@ -125,11 +119,16 @@ LAYERS: dict[str, Candidate] = {
 }
 
 MODELS: dict[str, Candidate] = {
-    OURS: Candidate(_model(_functional("auto")), functional=True),
-    PLAIN: Candidate(_model(_functional("plain")), functional=True),
-    COMPILED: Candidate(_compiled(_model(_functional("plain"))), functional=True, compiled=True),
-    CHECKPOINTED: Candidate(_model(_functional("auto"), checkpoint=True), functional=True),
-    REFERENCE: Candidate(_model(ReferenceForm), functional=True),
+    OURS: Candidate(_network(_ours("auto")), functional=True),
+    PLAIN: Candidate(_network(_ours("plain")), functional=True),
+    COMPILED: Candidate(_compiled(_network(_ours("plain"))), functional=True, compiled=True),
+    CHECKPOINTED: Candidate(_network(_ours("auto"), checkpoint=True), functional=True),
+    REFERENCE: Candidate(_network(_rival(ReferenceForm)), functional=True),
+    **{
+        name: replace(layer, build=_network(layer.build))
+        for name, layer in LAYERS.items()
+        if not layer.functional
+    },
 }
 
 CANDIDATES: Mapping[Part, Mapping[str, Candidate]] = {"layer": LAYERS, "model": MODELS}

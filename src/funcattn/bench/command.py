@@ -45,7 +45,7 @@ class Bench:
     quick: bool = False
     """One shape, three sizes, few rounds, nothing compiled, no whole networks."""
     sizes: tuple[int, ...] = ()
-    """Numbers of points; default: layers 2^7 to 2^20, networks 972, 7225 and 2^14 to 2^20."""
+    """Numbers of points; default: 2^7 to 2^20, for networks also 972 and 7225."""
     shapes: tuple[Literal["128/64/8", "128/64/1", "256/32/8"], ...] = ()
     """Width, bases and heads of layers; default: all three, with --quick the first."""
     parts: tuple[Literal["layer", "model", "scale"], ...] = ("layer", "model")

@@ -34,7 +34,9 @@ _OF_ALLOCATORS = {*ALLOCATORS["kept pages"], "MALLOC_MMAP_THRESHOLD_", "GLIBC_TU
 
 SHAPES = (Shape(128, 64, 8), Shape(128, 64, 1), Shape(256, 32, 8))
 LAYER_SIZES = tuple(2**k for k in range(7, 21))
-MODEL_SIZES = (972, 7225, *(2**k for k in range(14, 21)))
+MODEL_SIZES = tuple(sorted((972, 7225, *LAYER_SIZES)))
+RIVALS_IN_MODELS_UP_TO = 2**16
+"""Points up to which networks of other attentions are measured: beyond, each takes minutes."""
 WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
 SLOW_FROM: Mapping[Part, int] = {"layer": 2**18, "model": 2**16}
@@ -50,7 +52,7 @@ class Effort:
     seconds: float = 3.0
     """For a candidate, about, where that is more than the rounds."""
     quadratic_up_to: int = 2**14
-    """Points up to which methods of quadratic cost are measured."""
+    """Points up to which layers of quadratic cost are measured; networks of them up to half."""
     compiled: bool = True
     """Whether compiled candidates, which have to be compiled first, are measured."""
 
@@ -101,8 +103,15 @@ class Work:
 
 def work_of_case(case: Case, effort: Effort) -> Work:
     """The candidates of a case, side by side."""
-    known = {n: c for n, c in CANDIDATES[case.part].items() if effort.compiled or not c.compiled}
-    ends = case.points > effort.quadratic_up_to
+    of_model = case.part == "model"
+    without_rivals = of_model and case.points > RIVALS_IN_MODELS_UP_TO
+    known = {
+        name: candidate
+        for name, candidate in CANDIDATES[case.part].items()
+        if (effort.compiled or not candidate.compiled)
+        and (candidate.functional or not without_rivals)
+    }
+    ends = case.points > effort.quadratic_up_to // (1 + of_model)
     names = tuple(name for name, candidate in known.items() if not (ends and candidate.quadratic))
     slow = case.points >= SLOW_FROM[case.part]
     job = Job(
