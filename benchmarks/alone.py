@@ -1,14 +1,16 @@
-"""Ours against the reference form, each alone in its process, as in training.
+"""Ours, the reference form and the fastest rival, each alone in its process, as in training.
 
     python benchmarks/alone.py
 
-`funcattn bench` lets fifteen candidates take turns in one process, where the memory that one holds
+`funcattn bench` lets all candidates take turns in one process, where the memory that one holds
 changes what the allocator does for the next. Here processes take turns instead: ours, reference,
-ours, ... Writes results/alone.json: the median of the calls of each process, and the ratio of the
-medians over processes. Width 128, 64 bases, float32, one thread, default allocator.
+rival, ours, ..., with the default allocator and with one that keeps its pages. Writes
+results/alone.json: the median of the calls of each process, and the ratios of the medians over
+processes. Width 128, 64 bases, float32, one thread.
 """
 
 import json
+import os
 import shlex
 import statistics
 import subprocess
@@ -20,6 +22,7 @@ import torch
 
 from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
 from funcattn.bench.measure import calls, inputs
+from funcattn.bench.runner import ALLOCATORS, Allocator
 from funcattn.provenance import facts
 from funcattn.training.checkpoint import write_whole
 
@@ -28,7 +31,9 @@ CASES: dict[str, tuple[Part, int, int]] = {
     "layer, 1 head, 16,384 points": ("layer", 1, 2**14),
     "network of 8 layers, 972 points": ("model", 8, 972),
     "network of 8 layers, 7,225 points": ("model", 8, 7225),
+    "network of 8 layers, 16,384 points": ("model", 8, 2**14),
 }
+OTHERS = (REFERENCE, "linear_no")
 PROCESSES, CALLS, WARM = 5, 12, 3
 RESULT = Path("results/alone.json")
 
@@ -52,28 +57,34 @@ def milliseconds(case: str, candidate: str) -> dict[str, float]:
     return found
 
 
-def in_a_process(case: str, candidate: str) -> dict[str, float]:
+def in_a_process(case: str, candidate: str, allocator: Allocator) -> dict[str, float]:
     """The same in a fresh process."""
     asked = [sys.executable, __file__, case, candidate]
-    said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
-    found: dict[str, float] = json.loads(said)
+    environment = {**os.environ, **ALLOCATORS[allocator]}
+    done = subprocess.run(asked, check=True, capture_output=True, text=True, env=environment)
+    found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
-def compared(case: str) -> dict[str, dict[str, object]]:
-    """Both forms of a case in turns, by kind."""
-    took: dict[str, dict[str, list[float]]] = {}
+def compared(case: str) -> dict[str, dict[str, dict[str, object]]]:
+    """All of a case in turns, by kind and allocator."""
+    took: dict[str, dict[str, dict[str, list[float]]]] = {}
     for _ in range(PROCESSES):
-        for candidate in (OURS, REFERENCE):
-            for kind, each in in_a_process(case, candidate).items():
-                took.setdefault(kind, {}).setdefault(candidate, []).append(round(each, 2))
+        for allocator in ALLOCATORS:
+            for candidate in (OURS, *OTHERS):
+                for kind, each in in_a_process(case, candidate, allocator).items():
+                    of_kind = took.setdefault(kind, {}).setdefault(allocator, {})
+                    of_kind.setdefault(candidate, []).append(round(each, 2))
     return {
-        kind: {
-            "milliseconds": of,
-            "faster": round(statistics.median(of[REFERENCE]) / statistics.median(of[OURS]), 3),
-        }
-        for kind, of in took.items()
+        kind: {allocator: _with_ratios(each) for allocator, each in of_kind.items()}
+        for kind, of_kind in took.items()
     }
+
+
+def _with_ratios(took: dict[str, list[float]]) -> dict[str, object]:
+    middle = {candidate: statistics.median(each) for candidate, each in took.items()}
+    faster = {other: round(middle[other] / middle[OURS], 3) for other in OTHERS}
+    return {"milliseconds": took, "ours is faster than": faster}
 
 
 def main() -> None:

@@ -10,7 +10,16 @@ import pytest
 from rich.console import Console
 
 from funcattn.bench import command, runner, targets
-from funcattn.bench.candidates import LAYERS, OURS, REFERENCE, STREAMED, Shape
+from funcattn.bench.candidates import (
+    CHECKPOINTED,
+    LAYERS,
+    MODELS,
+    OURS,
+    PLAIN,
+    REFERENCE,
+    STREAMED,
+    Shape,
+)
 from funcattn.bench.command import Bench
 from funcattn.bench.figure import curves
 from funcattn.bench.found import Found, failure, of_peak, seconds
@@ -19,6 +28,7 @@ from funcattn.bench.report import (
     blocks,
     detail,
     filled,
+    memory_over_points,
     not_measured,
     over_points,
     winners,
@@ -67,6 +77,23 @@ def record(points: int = 2**14, allocator: str = "default", **faster: float) -> 
         "seed": 0,
         "versions": {"torch": "2"},
     }
+
+
+def network(points: int = 2**14, **faster: float) -> dict[str, Any]:
+    """The same of networks."""
+    case = record(points, **faster)
+    candidates = {}
+    for name in MODELS:
+        as_layer = case["candidates"].get(name, case["candidates"][OURS])
+        candidates[name] = {
+            "forward": as_layer["forward"],
+            "training step": as_layer["forward + backward"],
+            "memory": {
+                kind: {"bytes": 4096 * points, "bytes a point": 4096.0}
+                for kind in ("forward", "training step")
+            },
+        }
+    return {**case, "part": "model", "candidates": candidates}
 
 
 def found_of(*records: dict[str, Any]) -> Found:
@@ -191,7 +218,7 @@ def test_tables_are_made_of_the_records() -> None:
     assert slow.rows[0][1:3] == ["10,000", "9,000 - 12,000"]
     assert row["of peak"] == "80 %"  # 1e9 operations in 25 ms, of 50e9 a second
     assert row["B a point"] == "2000"
-    assert winners(found, EIGHT).rows[1][:3] == ["16,384", "galerkin", "0.50x"]
+    assert winners(found, "layer", EIGHT).rows[1][:3] == ["16,384", "galerkin", "0.50x"]
 
 
 def test_targets_say_reached_or_not() -> None:
@@ -262,6 +289,42 @@ def test_the_picture_shows_the_records(tmp_path: Path) -> None:
     assert list(weight.get_lines()[0].get_ydata()) == pytest.approx([2e-3 * 2**13, 2e-3 * 2**14])
     names = {path.name for path in write_pictures(found, tmp_path)}
     assert names == {"bench-128-64-8.png", "bench-128-64-8.svg"} == set(os.listdir(tmp_path))
+
+
+def test_networks_have_tables_and_a_picture(tmp_path: Path) -> None:
+    large = network(2**17, functional=4)
+    large["candidates"] = {
+        name: large["candidates"][name] for name in (OURS, PLAIN, CHECKPOINTED, REFERENCE)
+    }
+    large["candidates"][PLAIN]["training step"] = {"failed": "out of memory"}
+    large["candidates"][PLAIN]["memory"]["training step"] = {"failed": "out of memory"}
+    small = network(2**11, galerkin=2)
+    for candidate in small["candidates"].values():
+        del candidate["memory"]
+    found = found_of(small, network(functional=4, linear=8), large)
+
+    weighed = memory_over_points(found, "model", EIGHT, "training step")
+    assert weighed.headers == ["training step, MiB", "16,384", "131,072"]
+    rows = {row[0]: row[1:] for row in weighed.rows}
+    assert rows[OURS] == ["64", "512"]
+    assert rows[PLAIN] == ["64", "-"]
+    assert rows["galerkin"] == ["64", "-"]
+    won = winners(found, "model", EIGHT)
+    assert won.headers[5] == "training step: fastest rival"
+    assert [row[5:7] for row in won.rows] == [
+        ["galerkin", "0.50x"],
+        ["linear", "0.50x"],
+        ["-", "-"],
+    ]
+
+    time = curves(found.cases("model", EIGHT)).axes[2]
+    lines = {line.get_label(): line for line in time.get_lines()}
+    assert lines.keys() == MODELS.keys()
+    assert list(lines[OURS].get_xdata()) == [2**11, 2**14, 2**17]
+    assert list(lines[OURS].get_ydata()) == pytest.approx([300 / 8, 75, 600])
+    names = {path.name for path in write_pictures(found, tmp_path)}
+    assert names == {"bench-networks.png", "bench-networks.svg"}
+    assert "![Whole networks](pictures/bench-networks.png)" in blocks(found)["models"]
 
 
 def test_the_page_of_the_docs_takes_every_block() -> None:

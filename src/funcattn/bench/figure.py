@@ -7,7 +7,18 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from funcattn.bench.candidates import LAYERS, OURS, PLAIN, REFERENCE, STREAMED, Shape
+from funcattn.bench.candidates import (
+    CANDIDATES,
+    CHECKPOINTED,
+    COMPILED,
+    LAYERS,
+    LAYERS_OF_MODEL,
+    OURS,
+    PLAIN,
+    REFERENCE,
+    STREAMED,
+    Shape,
+)
 from funcattn.bench.measure import KINDS
 from funcattn.viz.style import PAGE_WIDTH, PREDICTION, TRUTH
 
@@ -21,7 +32,8 @@ _LOOKS: dict[str, dict[str, Any]] = {
     STREAMED: {**_OURS, "linestyle": "--", "marker": "s"},
     "functional, stored": {**_OURS, "linestyle": ":", "marker": "^"},
     PLAIN: {**_WHOLE, "marker": "v"},
-    "functional, compiled": {**_WHOLE, "linestyle": "--", "marker": "d"},
+    COMPILED: {**_WHOLE, "linestyle": "--", "marker": "d"},
+    CHECKPOINTED: {**_OURS, "linestyle": "--", "marker": "s"},
     REFERENCE: {**_LINE, "color": TRUTH, "linewidth": 2.2, "marker": "o", "zorder": 2.9},
 }
 _LOOKS |= dict(
@@ -49,10 +61,10 @@ _LOOKS |= dict(
 def curves(records: Sequence[Record]) -> Figure:
     """A column of time and one of memory, a row forward and one with backward; log-log.
 
-    records: layers of one shape at one number of points each, with one allocator.
+    records: layers, or networks, of one shape at one number of points each, with one allocator.
     """
     records = sorted(records, key=lambda record: record["points"])
-    kinds = KINDS["layer"]
+    kinds = KINDS[records[0]["part"]]
     figure = Figure(figsize=(PAGE_WIDTH, 7.4), layout="constrained")
     axes = figure.subplots(2, 2, sharex=True)
     for row, kind in zip(axes, kinds, strict=True):
@@ -74,8 +86,9 @@ def curves(records: Sequence[Record]) -> Figure:
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize=9)
     shape, threads = Shape(**records[0]["shape"]), records[0]["threads"]
+    what = "One layer" if records[0]["part"] == "layer" else f"Network of {LAYERS_OF_MODEL} layers"
     figure.suptitle(
-        f"One layer, width {shape.width}, {shape.bases} bases, {shape.heads} "
+        f"{what}, width {shape.width}, {shape.bases} bases, {shape.heads} "
         f"head{'s' * (shape.heads > 1)}; float32, {threads} thread{'s' * (threads > 1)}, "
         f"{records[0]['allocator']} allocator",
         fontsize=11,
@@ -84,7 +97,7 @@ def curves(records: Sequence[Record]) -> Figure:
 
 
 def _lines(axis: Axes, records: Sequence[Record], value: Callable[[Record], float]) -> None:
-    for name in LAYERS:
+    for name in CANDIDATES[records[0]["part"]]:
         found = [record["candidates"].get(name, {}) for record in records]
         heights = [value(of) for of in found]
         if any(not math.isnan(height) for height in heights):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from funcattn.bench import targets
-from funcattn.bench.candidates import CANDIDATES, LAYERS, OURS, Part, Shape
+from funcattn.bench.candidates import CANDIDATES, OURS, Part, Shape
 from funcattn.bench.figure import curves
 from funcattn.bench.found import (
     Found,
@@ -32,6 +32,25 @@ def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
         if any(name in record["candidates"] for record in records)
     ]
     return Table([f"{kind}, ms", *(f"{record['points']:,}" for record in records)], rows)
+
+
+def memory_over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
+    """MiB by which the peak of every candidate rises, over the number of points."""
+    records = [
+        record
+        for record in found.cases(part, shape)
+        if any("memory" in candidate for candidate in record["candidates"].values())
+    ]
+    rows = []
+    for name in CANDIDATES[part]:
+        each = [bytes_a_point(record, name, kind) for record in records]
+        if any(value is not None for value in each):
+            cells = [
+                "-" if value is None else f"{value * record['points'] / 2**20:,.0f}"
+                for value, record in zip(each, records, strict=True)
+            ]
+            rows.append([name, *cells])
+    return Table([f"{kind}, MiB", *(f"{record['points']:,}" for record in records)], rows)
 
 
 def detail(found: Found, shape: Shape) -> Table:
@@ -64,21 +83,21 @@ def detail(found: Found, shape: Shape) -> Table:
     return Table(headers, rows)
 
 
-def winners(found: Found, shape: Shape) -> Table:
+def winners(found: Found, part: Part, shape: Shape) -> Table:
     """The fastest rival at each number of points, and how much faster functional attention is."""
-    kinds = KINDS["layer"]
+    kinds = KINDS[part]
     headers = ["points"]
     for kind in kinds:
         headers += [f"{kind}: fastest rival", "we are faster by"]
         headers += ["leanest rival", "we are leaner by"]
     rows = []
-    for record in found.cases("layer", shape):
+    for record in found.cases(part, shape):
         row = [f"{record['points']:,}"]
         for kind in kinds:
             for measure in (seconds, bytes_a_point):
                 values = {
                     name: value
-                    for name, candidate in LAYERS.items()
+                    for name, candidate in CANDIDATES[part].items()
                     if not candidate.functional
                     and (value := measure(record, name, kind)) is not None
                 }
@@ -168,12 +187,14 @@ def blocks(found: Found, pictures: str = "pictures") -> dict[str, str]:
         of_shapes += [f"### {title}", f"![{title}]({pictures}/{picture_name(shape)}.png)"]
         of_shapes += [over_points(found, "layer", shape, k).markdown() for k in KINDS["layer"]]
         of_shapes += [detail(found, shape).markdown()]
-        won += [f"**{title}**", winners(found, shape).markdown()]
-    of_models = [
-        over_points(found, "model", Shape(**record["shape"]), kind).markdown()
-        for record in found.cases("model")[:1]
-        for kind in KINDS["model"]
-    ]
+        won += [f"**{title}**", winners(found, "layer", shape).markdown()]
+    of_models = []
+    for record in found.cases("model")[:1]:
+        shape = Shape(**record["shape"])
+        of_models += [f"![Whole networks]({pictures}/{PICTURE_OF_NETWORKS}.png)"]
+        of_models += [over_points(found, "model", shape, k).markdown() for k in KINDS["model"]]
+        of_models += [memory_over_points(found, "model", shape, KINDS["model"][1]).markdown()]
+        of_models += [winners(found, "model", shape).markdown()]
     missing = not_measured(found)
     return {
         "made": how_made(found),
@@ -206,17 +227,23 @@ def filled(page: str, parts: Mapping[str, str]) -> str:
     return re.sub(marker, replaced, page, flags=re.DOTALL)
 
 
+PICTURE_OF_NETWORKS = "bench-networks"
+
+
 def picture_name(shape: Shape) -> str:
     """Of the picture of a shape, without its ending."""
     return f"bench-{str(shape).replace('/', '-')}"
 
 
 def write_pictures(found: Found, folder: Path) -> list[Path]:
-    """The curves of every shape, as PNG and SVG."""
+    """The curves of the layers of every shape, and of the networks, as PNG and SVG."""
+    drawn = {picture_name(shape): found.cases("layer", shape) for shape in found.shapes()}
+    if networks := found.cases("model"):
+        drawn[PICTURE_OF_NETWORKS] = networks
     return [
         path
-        for shape in found.shapes()
-        for path in write_figure(curves(found.cases("layer", shape)), folder / picture_name(shape))
+        for name, records in drawn.items()
+        for path in write_figure(curves(records), folder / name)
     ]
 
 

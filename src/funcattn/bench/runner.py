@@ -41,6 +41,8 @@ WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
 SLOW_FROM: Mapping[Part, int] = {"layer": 2**18, "model": 2**16}
 """Points from which three rounds are enough: each call takes about a second or more."""
+TWO_ROUNDS_FROM = 2**19
+"""Points from which networks have two rounds: calls of a minute and more are steady enough."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,16 @@ def work_of_case(case: Case, effort: Effort) -> Work:
     }
     ends = case.points > effort.quadratic_up_to // (1 + of_model)
     names = tuple(name for name, candidate in known.items() if not (ends and candidate.quadratic))
-    slow = case.points >= SLOW_FROM[case.part]
+    most = effort.rounds
+    if case.points >= SLOW_FROM[case.part]:
+        most = 2 if of_model and case.points >= TWO_ROUNDS_FROM else 3
     job = Job(
         what="time",
         part=case.part,
         shape=case.shape,
         points=case.points,
         candidates=names,
-        rounds=min(3, effort.rounds) if slow else effort.rounds,
+        rounds=min(most, effort.rounds),
         seconds=effort.seconds,
     )
 
