@@ -109,6 +109,22 @@ def test_a_network_is_timed_in_training_steps() -> None:
             assert found[name]["agreement"]["output"] < 1e-9
 
 
+def test_operations_are_counted_once_for_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting takes memory: a form that just fits would be said to run out of it."""
+    counted: list[bool] = []
+
+    def count(call: measure.Call, *, run_plainly: bool = False) -> int | None:
+        counted.append(not run_plainly)
+        return operations(call, run_plainly=run_plainly)
+
+    monkeypatch.setattr(measure, "operations", count)
+    asked = replace(job(OURS, PLAIN, CHECKPOINTED, "linear_no"), part="model")
+    found = measure.measure_time(asked, nothing)["candidates"]
+    assert counted == 2 * [False, True, False, True]
+    amounts = [found[name]["training step"]["operations"] for name in asked.candidates]
+    assert amounts[0] == amounts[1] == amounts[2] != amounts[3]
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
