@@ -314,7 +314,6 @@ def test_networks_have_tables_and_a_picture(tmp_path: Path) -> None:
     assert [row[5:7] for row in won.rows] == [
         ["galerkin", "0.50x"],
         ["linear", "0.50x"],
-        ["-", "-"],
     ]
 
     time = curves(found.cases("model", EIGHT)).axes[2]

@@ -84,22 +84,27 @@ def detail(found: Found, shape: Shape) -> Table:
 
 
 def winners(found: Found, part: Part, shape: Shape) -> Table:
-    """The fastest rival at each number of points, and how much faster functional attention is."""
+    """The fastest rival at each number of points, and how much faster functional attention is.
+
+    Numbers of points with no rival at all are left out.
+    """
     kinds = KINDS[part]
     headers = ["points"]
     for kind in kinds:
         headers += [f"{kind}: fastest rival", "we are faster by"]
         headers += ["leanest rival", "we are leaner by"]
     rows = []
+    rivals = [name for name, candidate in CANDIDATES[part].items() if not candidate.functional]
     for record in found.cases(part, shape):
+        if not any(name in record["candidates"] for name in rivals):
+            continue
         row = [f"{record['points']:,}"]
         for kind in kinds:
             for measure in (seconds, bytes_a_point):
                 values = {
                     name: value
-                    for name, candidate in CANDIDATES[part].items()
-                    if not candidate.functional
-                    and (value := measure(record, name, kind)) is not None
+                    for name in rivals
+                    if (value := measure(record, name, kind)) is not None
                 }
                 best = min(values, key=lambda name: values[name]) if values else None
                 gain = ratio(values.get(best or ""), measure(record, OURS, kind))
