@@ -11,7 +11,6 @@ on; half an hour.
 """
 
 import json
-import os
 import shlex
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ import torch
 
 from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
 from funcattn.bench.measure import calls, inputs
-from funcattn.bench.runner import ALLOCATORS, Allocator
+from funcattn.bench.runner import ALLOCATORS, Allocator, environment_of
 from funcattn.provenance import facts
 from funcattn.training.checkpoint import write_whole
 
@@ -61,7 +60,7 @@ def milliseconds(case: str, candidate: str) -> dict[str, float]:
 def in_a_process(case: str, candidate: str, allocator: Allocator) -> dict[str, float]:
     """The same in a fresh process."""
     asked = [sys.executable, __file__, case, candidate]
-    environment = {**os.environ, **ALLOCATORS[allocator]}
+    environment = environment_of(allocator)
     done = subprocess.run(asked, check=True, capture_output=True, text=True, env=environment)
     found: dict[str, float] = json.loads(done.stdout)
     return found

@@ -18,6 +18,7 @@ from funcattn.bench.candidates import (
     PLAIN,
     REFERENCE,
     STREAMED,
+    Part,
     Shape,
 )
 from funcattn.bench.command import Bench
@@ -203,6 +204,32 @@ def test_networks_of_rivals_end_before_ours(
     assert ("softmax" in asked) == softmax
     assert ("linear_no" in asked) == ("linformer" in asked) == others
     assert found["too slow"] == (["softmax"] if others and not softmax else [])
+
+
+@pytest.mark.parametrize(
+    ("part", "points", "rounds"),
+    [
+        ("layer", 2**17, 5),
+        ("layer", 2**19, 3),
+        ("model", 2**15, 5),
+        ("model", 2**18, 3),
+        ("model", 2**19, 2),
+    ],
+)
+def test_slow_calls_have_fewer_rounds(
+    part: Part, points: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def child(job: dict[str, Any], *_: object) -> dict[str, Any]:
+        asked.append(job["rounds"])
+        return {"candidates": {}}
+
+    monkeypatch.setattr(runner, "in_a_child", child)
+    case = Case(part, EIGHT, points, "kept pages")
+    for effort in (Effort(), Effort(rounds=1)):
+        runner.work_of_case(case, effort).measure(print)
+    assert asked == [rounds, 1]
 
 
 def test_tables_are_made_of_the_records() -> None:

@@ -39,10 +39,11 @@ RIVALS_IN_MODELS_UP_TO = 2**16
 """Points up to which networks of other attentions are measured: beyond, each takes minutes."""
 WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
-SLOW_FROM: Mapping[Part, int] = {"layer": 2**18, "model": 2**16}
-"""Points from which three rounds are enough: each call takes about a second or more."""
-TWO_ROUNDS_FROM = 2**19
-"""Points from which networks have two rounds: calls of a minute and more are steady enough."""
+FEWER_ROUNDS: Mapping[Part, Mapping[int, int]] = {
+    "layer": {2**18: 3},
+    "model": {2**16: 3, 2**19: 2},
+}
+"""Rounds that are enough from so many points on: calls take seconds, or minutes, and are steady."""
 
 
 @dataclass(frozen=True)
@@ -113,18 +114,16 @@ def work_of_case(case: Case, effort: Effort) -> Work:
         if (effort.compiled or not candidate.compiled)
         and (candidate.functional or not without_rivals)
     }
-    ends = case.points > effort.quadratic_up_to // (1 + of_model)
+    ends = case.points > (effort.quadratic_up_to // 2 if of_model else effort.quadratic_up_to)
     names = tuple(name for name, candidate in known.items() if not (ends and candidate.quadratic))
-    most = effort.rounds
-    if case.points >= SLOW_FROM[case.part]:
-        most = 2 if of_model and case.points >= TWO_ROUNDS_FROM else 3
+    fewer = (rounds for n, rounds in FEWER_ROUNDS[case.part].items() if case.points >= n)
     job = Job(
         what="time",
         part=case.part,
         shape=case.shape,
         points=case.points,
         candidates=names,
-        rounds=min(most, effort.rounds),
+        rounds=min([effort.rounds, *fewer]),
         seconds=effort.seconds,
     )
 
@@ -154,6 +153,12 @@ def _threads(count: int) -> str:
     return f"{count} thread{'s' * (count > 1)}"
 
 
+def environment_of(allocator: Allocator) -> dict[str, str]:
+    """This process's environment, but with another allocator."""
+    others = {name: value for name, value in os.environ.items() if name not in _OF_ALLOCATORS}
+    return {**others, **ALLOCATORS[allocator]}
+
+
 def in_a_child(
     asked: Mapping[str, Any], allocator: Allocator, threads: int, say: Say
 ) -> dict[str, Any]:
@@ -162,8 +167,7 @@ def in_a_child(
     Raises:
         ChildProcessError: it ended without an answer.
     """
-    environment = {k: v for k, v in os.environ.items() if k not in _OF_ALLOCATORS}
-    environment |= {**ALLOCATORS[allocator], "OMP_NUM_THREADS": str(threads)}
+    environment = {**environment_of(allocator), "OMP_NUM_THREADS": str(threads)}
     with (
         tempfile.TemporaryFile("w+") as complaints,
         subprocess.Popen(
