@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from filelock import FileLock, Timeout
 from lightning_fabric import Fabric
 
@@ -58,7 +59,7 @@ def train(
     elif resume:
         raise RunError(f"{folder}: expected a run to resume, got no settings.json there")
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_one(folder):
+    with _only_one(folder), _own_group():
         record = folder / "record.json"
         if record.exists():
             return _reported(folder, store)
@@ -168,6 +169,17 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _own_group() -> Iterator[None]:
+    """End the group of processes begun inside, whose threads could abort this one at its end."""
+    was_there = dist.is_initialized()
+    try:
+        yield
+    finally:
+        if dist.is_initialized() and not was_there:
+            dist.destroy_process_group()
 
 
 def _fabric(devices: int, precision: Any) -> Fabric:
