@@ -25,7 +25,7 @@ ON_TWO_CORES: Mapping[str, Mapping[str, Any]] = {
     "elasticity": {"optimisation": {"epochs": 15}},
     "darcy": {"optimisation": {"epochs": 15}},
     "burgers": {"optimisation": {"epochs": 80}},
-    "darcy_notch": {"optimisation": {"epochs": 10}},
+    "darcy_notch": {"optimisation": {"epochs": 40}},
     "navier_stokes": {"optimisation": {"epochs": 6}},
     "airfoil": {"optimisation": {"epochs": 10}},
     "pipe": {"optimisation": {"epochs": 10}},
