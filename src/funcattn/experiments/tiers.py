@@ -28,7 +28,7 @@ ON_TWO_CORES: Mapping[str, Mapping[str, Any]] = {
     "darcy_notch": {"optimisation": {"epochs": 40}},
     "navier_stokes": {"optimisation": {"epochs": 6}},
     "airfoil": {"optimisation": {"epochs": 10}},
-    "pipe": {"optimisation": {"epochs": 10}},
+    "pipe": {"optimisation": {"epochs": 20}},
     "plasticity": {"optimisation": {"epochs": 8}},
     "airfrans": {"optimisation": {"epochs": 20}},
     "rna": {"optimisation": {"epochs": 18}},
