@@ -65,7 +65,7 @@ PDE = Experiment(
     notes=(
         "Attentions differ in nothing but the attention; whole networks (FNO, U-NO, LNO) have "
         "sizes of their own.",
-        "LNO learns slowest: on Elasticity the fifteen epochs of tier cpu leave it half trained.",
+        "LNO learns slowest: on Elasticity and Pipe the epochs of tier cpu leave it half trained.",
         "The epoch is chosen on validation data; the paper's code chose it on the test data of "
         "Elasticity.",
     ),
