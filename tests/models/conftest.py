@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class SoftmaxAttention(nn.Module):
-    """A rival with the same call: every point looks at every other one."""
+    """A baseline with the same call: every point looks at every other one."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -33,6 +33,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn import FunctionalAttention, OperatorTransformer
     from funcattn.models.deeponet import DeepONet
     from funcattn.models.fno import FNO, TFNO, UNO
+    from funcattn.models.functional_operator import FunctionalOperator
     from funcattn.models.gino import GINO
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
@@ -40,6 +41,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
 
     modes = {"width": 4, "modes": 3}
     graph = {"latent": 5, "radius": 0.3, "kernel": (6,)}
+    grids = {"width": 8, "layers": 2, "modes": 3, "reach": 0.25, "grid": True}
     kinds: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
         "mlp": (MLP, {"width": 8, "layers": 2}),
         "deeponet": (DeepONet, {"sensors": 156, "width": 8, "layers": 2, "bases": 3}),
@@ -48,6 +50,8 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "fno": (FNO, modes),
         "tfno": (TFNO, modes | {"rank": 0.5}),
         "uno": (UNO, modes),
+        "cloud operator": (FunctionalOperator, {"width": 8, "layers": 2, "bases": 5}),
+        "grid operator": (FunctionalOperator, grids),
     }
     small = partial(FunctionalAttention, heads=2, bases=5)
     stencils = partial(small, features=partial(Stencil, reach=0.25))
@@ -66,7 +70,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "lattice": {"encoding": LatticeDistances(2, per_axis=3)},
         "time": {"time": True},
         "wide mlp": {"mlp_ratio": 2.5},
-        "softmax rival": {"attention": SoftmaxAttention},
+        "softmax baseline": {"attention": SoftmaxAttention},
     }
     plain = {"width": 8, "layers": 2, "attention": small}
     return kinds | {
@@ -74,6 +78,8 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "fno time": (FNO, modes | {"time": True}),
         "tfno dense": (TFNO, modes | {"rank": None}),
         "tfno padded": (TFNO, modes | {"rank": 0.5, "padding": (0.2, 0.0)}),
+        "torus operator": (FunctionalOperator, grids | {"periodic": True}),
+        "cloud operator time": (FunctionalOperator, {"width": 8, "layers": 2, "time": True}),
         "uno padded": (UNO, modes | {"padding": 0.2}),
         "uno deep": (UNO, {"width": 4, "layers": 7, "modes": 4, "time": True, "padding": 0.3}),
         **{name: (OperatorTransformer, plain | options) for name, options in transformers.items()},
@@ -89,6 +95,8 @@ def enlarge(model: Any) -> None:
         case "LNO":
             nn.init.normal_(model.trunk.lift.weight, std=3.0)
             nn.init.normal_(model.attention.head.weight, std=3.0)
+        case "FunctionalOperator":
+            nn.init.normal_(model.lift.weight, std=model.lift.in_features**-0.5)
         case "DeepONet" | "OperatorTransformer":
             for parameter in model.parameters():
                 if parameter.ndim >= 2:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from funcattn import FunctionalAttention
-from funcattn.nn import chunked
+from funcattn.nn import execution
 
 pytestmark = pytest.mark.usefixtures("in_chunks")
 
 TRANSFORMERS = (
     *("transformer", "maps at points", "stencils", "shared basis", "shared stencils"),
-    *("fourier", "lattice", "time", "wide mlp", "softmax rival"),
+    *("fourier", "lattice", "time", "wide mlp", "softmax baseline"),
 )
 
 
@@ -59,9 +59,9 @@ def test_the_choice_of_execution_does_not_depend_on_the_memory_that_is_left(
     made: Any, trained: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the repeated call would keep other tensors than the first one said it would."""
-    monkeypatch.setattr(chunked, "_SMALL_STORE", 0)
+    monkeypatch.setattr(execution, "_SMALL_STORE", 0)
     free = itertools.cycle([2**50, 0])
-    monkeypatch.setattr(chunked, "available_bytes", lambda _: next(free))
+    monkeypatch.setattr(execution, "available_bytes", lambda _: next(free))
     ours, theirs = (
         trained(made("transformer", checkpoint=checkpoint)) for checkpoint in (True, False)
     )

@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_refused(made: Any, inputs_of: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("softmax rival", "got SoftmaxAttention"), ("stencils", "that point alone, got Stencil")],
+    [("softmax baseline", "got SoftmaxAttention"), ("stencils", "that point alone, got Stencil")],
 )
 def test_layers_that_cannot_be_encoded_are_named(
     name: str, said: str, made: Any, inputs_of: Any

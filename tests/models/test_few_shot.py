@@ -234,13 +234,13 @@ def test_functional_attention_with_a_basis_function_an_observation_is_intention(
 ) -> None:
     """With sharp averages, k~ and v~ are the observations; 1 - r is then a matter of scale."""
     ours = made(lambda: FewShotRegressor(width=16, bases=5, ridge=1e-6, temperature=0.1))
-    rival = made(lambda: IntentionRegressor(width=16, heads=1, ridge=1e-6 / (1 - 1e-6)))
-    rival.encoder.load_state_dict(ours.encoder.state_dict())
+    baseline = made(lambda: IntentionRegressor(width=16, heads=1, ridge=1e-6 / (1 - 1e-6)))
+    baseline.encoder.load_state_dict(ours.encoder.state_dict())
     x, context = queries(9, generator, b=1), observations(5, generator, b=1)
     key = ours.encoder(context[..., :1])[0].detach()
     # Scores that are 100 at one observation and 0 at the others, by solving for them.
     ours.averages.scores.weight.data = 100 * torch.linalg.pinv(key).T
-    expected = rival(x, context=context)
+    expected = baseline(x, context=context)
     assert_equal_to_rounding((1 - 1e-6) * ours(x, context=context), expected, atol=1e-6)
 
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.lno import LNO, cross_attention
-from funcattn.models.registry import MODELS, Shape, build_model
+from funcattn.models.lno import LNO, LNOSettings, cross_attention
+from funcattn.models.registry import build_model
 from funcattn.nn.points import Points
-from funcattn.settings import NetworkSettings
+from funcattn.problem import Field, Problem
 
 
 class TestCrossAttention:
@@ -77,8 +77,8 @@ def test_positions_beyond_the_unit_box_stay_as_they_are(
 
 @pytest.mark.parametrize(("upper", "unit_box"), [(1.0, True), ((1.0, 2.0), False)])
 def test_the_box_is_that_of_the_task(upper: Any, unit_box: bool) -> None:
-    settings = MODELS["lno"].settings("darcy", "smoke", NetworkSettings())
-    network = build_model("lno", settings, Shape(2, 1, 1, upper=upper))
+    problem = Problem(2, (Field("a"),), (Field("u"),), upper=upper)
+    network = build_model("lno", LNOSettings(width=16, layers=2, heads=2, bases=8), problem)
     assert isinstance(network, LNO)
     assert network.unit_box == unit_box
 

@@ -56,7 +56,7 @@ def test_without_it_the_error_says_what_to_install(
     name: str, monkeypatch: pytest.MonkeyPatch, made: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "neuralop.models", None)
-    said = rf"{name.upper()} needs the package .*'funcattn\[rivals\]'"
+    said = rf"{name.upper()} needs the package .*'funcattn\[baselines\]'"
     with pytest.raises(ModuleNotFoundError, match=said):
         made(name)
     made("fno")

@@ -111,7 +111,7 @@ class TestSharedBasis:
 
     def test_a_layer_without_a_basis_is_refused(self, made: Any) -> None:
         with pytest.raises(TypeError, match="share_basis: SoftmaxAttention has no basis to share"):
-            made("softmax rival", share_basis=True)
+            made("softmax baseline", share_basis=True)
 
 
 def test_stencils_give_nearly_the_same_field_on_a_finer_grid(made: Any) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from funcattn import OperatorTransformer, load_reference
 from funcattn.nn import FunctionalAttention, GridConvolution, Pointwise, RawPositions
-from funcattn.nn.rivals.transolver import TransolverAttention
+from funcattn.nn.baselines.transolver import TransolverAttention
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = sorted(DATA.glob("*.npz"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from funcattn.models import MODELS, Shape, build_model, model_entry
+from funcattn.models import MODELS, ModelEntry, build_model, matrices_for_muon
+from funcattn.models.deeponet import DeepONetSettings
+from funcattn.models.fno import FNOSettings
+from funcattn.models.lno import LNOSettings
+from funcattn.models.mlp import MLPSettings
 from funcattn.nn import (
     FourierBasis,
     FunctionalAttention,
@@ -18,25 +23,31 @@ from funcattn.nn import (
     LearnedBasis,
     OrthonormalBasis,
 )
-from funcattn.settings import NetworkSettings
+from funcattn.problem import Field, Problem
+from funcattn.settings import FunctionalSettings, NetworkSettings, Profile
 from funcattn.training.checkpoint import model_tensors, restore_model
 
-TINY = NetworkSettings(width=16, layers=2, heads=2, bases=4)
+TINY = FunctionalSettings(width=16, layers=2, heads=2, bases=4)
 GRID = (9, 8)
 POINTS = 72
+
+
+def problem(inputs: int, outputs: int, **more: Any) -> Problem:
+    given = (Field("a", inputs),) if inputs else ()
+    return Problem(2, given, (Field("u", outputs),), **more)
 
 
 @dataclass(frozen=True)
 class Fields:
     """A small task."""
 
-    shape: Shape
+    problem: Problem
     grid: tuple[int, ...] | None
     points: int
 
     def batch(self, samples: int, seed: int = 0) -> dict[str, Tensor]:
         random = torch.Generator().manual_seed(seed)
-        s, i = self.shape.space, self.shape.inputs
+        s, i = self.problem.space, self.problem.input_channels
         if self.grid is None:
             positions = torch.rand(samples, self.points, s, generator=random)
         else:
@@ -45,29 +56,29 @@ class Fields:
         given = {"positions": positions}
         if i:
             given["values"] = torch.randn(samples, self.points, i, generator=random)
-        if self.shape.time:
+        if self.problem.time:
             given["time"] = torch.rand(samples, generator=random)
         return given
 
 
 TASKS = {
-    "grid": Fields(Shape(2, 1, 2, grid=True, points=POINTS), GRID, POINTS),
-    "timed_grid": Fields(Shape(2, 1, 2, time=True, grid=True, points=POINTS), GRID, POINTS),
-    "points": Fields(Shape(2, 1, 2, points=POINTS), None, POINTS),
-    "geometry": Fields(Shape(2, 0, 1, points=POINTS), None, POINTS),
+    "grid": Fields(problem(1, 2, grid=True, points=POINTS), GRID, POINTS),
+    "timed_grid": Fields(problem(1, 2, time=True, grid=True, points=POINTS), GRID, POINTS),
+    "points": Fields(problem(1, 2, points=POINTS), None, POINTS),
+    "geometry": Fields(problem(0, 1, points=POINTS), None, POINTS),
 }
 
 
 def built(model: str, task: Fields) -> nn.Module:
-    settings = MODELS[model].settings("any", "smoke", TINY)
+    settings = MODELS[model].settings(task.problem, TINY, profile="smoke")
     torch.manual_seed(0)
-    return build_model(model, settings, task.shape)
+    return build_model(model, settings, task.problem)
 
 
 def pairs() -> Iterator[tuple[str, str]]:
     for name, task in TASKS.items():
         for model, entry in MODELS.items():
-            if entry.refusal(task.shape) is None:
+            if entry.refusal(task.problem) is None:
                 yield model, name
 
 
@@ -96,7 +107,7 @@ def test_output_has_a_row_a_point_and_every_parameter_gets_a_gradient(
     network = built(model, fields).double()
     given = {name: tensor.double() for name, tensor in fields.batch(3).items()}
     out = call(network, fields, given)
-    assert out.shape == (3, fields.points, fields.shape.outputs)
+    assert out.shape == (3, fields.points, fields.problem.output_channels)
     assert out.isfinite().all()
     (out * torch.randn_like(out)).sum().backward()
     grads = {name: p.grad for name, p in network.named_parameters()}
@@ -123,8 +134,8 @@ def test_saved_and_loaded_it_is_the_same(model: str, task: str, tmp_path: Path) 
     network = built(model, fields).eval()
     save_file(model_tensors(network), tmp_path / "a")
     torch.manual_seed(1)
-    settings = MODELS[model].settings("any", "smoke", TINY)
-    other = build_model(model, settings, fields.shape).eval()
+    settings = MODELS[model].settings(fields.problem, TINY, profile="smoke")
+    other = build_model(model, settings, fields.problem).eval()
     given = fields.batch(2)
     assert not torch.equal(call(network, fields, given), call(other, fields, given))
     restore_model(other, load_file(tmp_path / "a"))
@@ -160,7 +171,7 @@ def test_padding_changes_nothing_or_is_refused(model: str, task: str) -> None:
 def test_another_resolution_is_taken_or_refused(model: str, grid: tuple[int, int]) -> None:
     n = grid[0] * grid[1]
     network = built(model, TASKS["grid"]).eval()
-    finer = Fields(Shape(2, 1, 2, grid=True), grid, n)
+    finer = Fields(problem(1, 2, grid=True), grid, n)
     given = finer.batch(1)
     if MODELS[model].needs_size:
         with pytest.raises(ValueError, match=f"{POINTS}"):
@@ -173,11 +184,13 @@ def test_another_resolution_is_taken_or_refused(model: str, grid: tuple[int, int
 def test_it_learns_four_samples_by_heart(model: str) -> None:
     on_grid = MODELS[model].needs_grid or MODELS[model].needs_size
     fields = TASKS["grid" if on_grid else "points"]
-    settings = MODELS[model].settings("any", "smoke", TINY)
-    if model in ("mlp", "deeponet"):
-        settings = NetworkSettings(width=128, layers=3, bases=32)
+    larger: dict[str, NetworkSettings] = {
+        "mlp": MLPSettings(width=128, layers=3),
+        "deeponet": DeepONetSettings(width=128, layers=3, bases=32),
+    }
+    tiny = MODELS[model].settings(fields.problem, TINY, profile="smoke")
     torch.manual_seed(0)
-    network = build_model(model, settings, fields.shape)
+    network = build_model(model, larger.get(model, tiny), fields.problem)
     given = fields.batch(4)
     # What a point should say depends on its place, its value and the mean of all values, which
     # are smooth: networks with few latents or modes see no others.
@@ -196,16 +209,48 @@ def test_it_learns_four_samples_by_heart(model: str) -> None:
 
 
 def test_what_a_network_cannot_take_is_said() -> None:
-    cloud = Shape(2, 0, 1)
+    cloud = problem(0, 1)
     with pytest.raises(ValueError, match=r"got 'fno': it needs points on a grid"):
         build_model("fno", TINY, cloud)
     for model in ("linformer", "deeponet"):
         with pytest.raises(ValueError, match=rf"got '{model}': it needs the same number of points"):
             build_model(model, TINY, cloud)
     with pytest.raises(ValueError, match=r"which .*funcattn.* do, got 'lno': it does not take obs"):
-        build_model("lno", TINY, Shape(1, 0, 1, context=True))
+        build_model("lno", TINY, problem(0, 1, context=True))
     with pytest.raises(ValueError, match=r"model: expected one of funcattn, .*, got 'gnn'"):
-        model_entry("gnn")
+        MODELS.named("gnn")
+    with pytest.raises(ValueError, match=r"got 'transolve'; did you mean transolver\?"):
+        MODELS.named("transolve")
+
+
+def test_settings_of_another_network_are_refused() -> None:
+    on_grid = problem(1, 1, grid=True)
+    with pytest.raises(ValueError, match=r"expected FNOSettings for 'fno', got FunctionalSettings"):
+        build_model("fno", TINY, on_grid)
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ValueError, match=r"model: expected a name that is not taken, got 'mlp'"):
+        MODELS.register("mlp", ModelEntry("another"))
+    assert MODELS["mlp"].title != "another"
+
+
+@every_model
+def test_what_muon_moves_is_declared_by_the_network(model: str) -> None:
+    network = built(model, TASKS["grid"])
+    declared = matrices_for_muon(network)
+    assert bool(declared) == MODELS[model].muon
+    own = {id(p) for p in network.parameters()}
+    assert all(id(p) in own and p.ndim == 2 for p in declared)
+    assert len({id(p) for p in declared}) == len(declared)
+    # As before networks declared them: the matrices of the blocks.
+    if declared:
+        named = {name for name, p in network.named_parameters() if id(p) in {*map(id, declared)}}
+        assert named == {
+            name
+            for name, p in network.named_parameters()
+            if name.startswith("blocks.") and p.ndim == 2
+        }
 
 
 @pytest.mark.parametrize("grid", [GRID, None], ids=["grid", "points"])
@@ -224,8 +269,8 @@ def test_functional_attention_has_the_basis_that_is_asked_for(
     projection: str,
     grid: tuple[int, ...] | None,
 ) -> None:
-    shape = Shape(2, 1, 1, grid=grid is not None, lower=-1.0, upper=2.0)
-    network = build_model("funcattn", replace(TINY, bases=9, basis=basis), shape)
+    asked = problem(1, 1, grid=grid is not None, lower=-1.0, upper=2.0)
+    network = build_model("funcattn", replace(TINY, bases=9, basis=basis), asked)
     layer = network.get_submodule("blocks.0.attention")
     assert isinstance(layer, FunctionalAttention)
     assert type(layer.basis) is (on_points if grid is None else on_grid)
@@ -235,7 +280,7 @@ def test_functional_attention_has_the_basis_that_is_asked_for(
 
 @pytest.mark.parametrize("projection", ["transpose", "pinv"])
 def test_functional_attention_has_the_projection_that_is_asked_for(projection: Any) -> None:
-    network = build_model("funcattn", replace(TINY, projection=projection), Shape(2, 0, 1))
+    network = build_model("funcattn", replace(TINY, projection=projection), problem(0, 1))
     layer = network.get_submodule("blocks.0.attention")
     assert isinstance(layer, FunctionalAttention)
     assert layer.projection == projection
@@ -244,30 +289,38 @@ def test_functional_attention_has_the_projection_that_is_asked_for(projection: A
 @every_model
 def test_settings_of_a_network_are_its_own_where_it_has_some(model: str) -> None:
     entry = MODELS[model]
-    task = NetworkSettings(width=128, layers=8, bases=64, lattice=8)
-    for profile, own in (("paper", entry.published), ("cpu", entry.small), ("smoke", entry.tiny)):
-        found = entry.settings("plasticity", profile, task)
+    task = FunctionalSettings(width=96, layers=8, bases=48, lattice=8)
+    profiles: dict[Profile, Any] = {"paper": entry.published, "cpu": entry.small}
+    profiles["smoke"] = entry.tiny
+    for profile, own in profiles.items():
+        found = entry.settings(problem(1, 1), task, task="plasticity", profile=profile)
         for name, value in own.items():
             assert getattr(found, name) == value
         if not entry.published:
-            assert found == task
+            names = {f.name for f in dataclass_fields(found)} & {
+                f.name for f in dataclass_fields(task)
+            }
+            assert {"width", "layers", "lattice"} <= names
+            assert all(getattr(found, name) == getattr(task, name) for name in names)
 
 
 def test_published_settings_are_those_of_the_papers() -> None:
-    task = NetworkSettings()
-    fno = {
-        name: MODELS["fno"].settings(name, "paper", task)
-        for name in ("darcy", "burgers", "navier_stokes")
-    }
-    sizes = {name: (s.width, s.layers, s.modes) for name, s in fno.items()}
-    assert sizes == {"darcy": (32, 4, 12), "burgers": (64, 4, 16), "navier_stokes": (20, 4, 12)}
-    lno = MODELS["lno"].settings("darcy", "paper", task)
-    assert (lno.width, lno.layers, lno.heads, lno.bases) == (128, 4, 8, 256)
+    def published(model: str, task: str) -> NetworkSettings:
+        return MODELS[model].settings(
+            problem(1, 1), FunctionalSettings(), task=task, profile="paper"
+        )
+
+    assert published("fno", "darcy") == FNOSettings(width=32, layers=4, modes=12)
+    assert published("fno", "burgers") == FNOSettings(width=64, layers=4, modes=16)
+    assert published("fno", "navier_stokes") == FNOSettings(width=20, layers=4, modes=12)
+    lno = LNOSettings(width=128, layers=4, heads=8, bases=256)
+    assert published("lno", "darcy") == lno
 
 
 def test_every_network_names_its_paper_and_what_it_takes() -> None:
     for name, entry in MODELS.items():
         assert entry.takes
-        assert entry.paper or name in ("no_attention", "mlp")
+        assert entry.when.endswith(".")
+        assert entry.paper or name in ("functional_operator", "no_attention", "mlp")
         if entry.paper:
             assert entry.paper[-4:].isdigit(), name

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from funcattn import FunctionalAttention, OperatorTransformer
-from funcattn.models import Encoded, Surrogate, predict_streamed, streaming
+from funcattn.models import Encoded, NormalisedNetwork, predict_streamed, streaming
 from funcattn.nn import LearnedBasis
-from funcattn.nn.rivals import SoftmaxAttention
+from funcattn.nn.baselines import SoftmaxAttention
 
 pytestmark = pytest.mark.usefixtures("in_chunks")
 
@@ -65,7 +65,7 @@ def mesh() -> dict[str, Any]:
 
 
 def forward(
-    model: OperatorTransformer | Surrogate,
+    model: OperatorTransformer | NormalisedNetwork,
     mesh: dict[str, Any],
     time: float | None = None,
 ) -> np.ndarray:
@@ -121,7 +121,7 @@ def test_is_the_forward_in_single_precision(
 
 
 def test_normalisers_are_applied(mesh: dict[str, Any], tmp_path: Path, made: Any) -> None:
-    model = Surrogate(
+    model = NormalisedNetwork(
         made(), space=2, inputs=1, outputs=3, normalise_inputs=True, normalise_outputs=True
     ).double()
     rng = torch.Generator().manual_seed(0)
@@ -273,7 +273,7 @@ def test_killed_it_leaves_no_output_and_no_scratch(
         time.sleep(0.02)
     os.kill(child.pid, signal.SIGKILL)
     child.join()
-    assert {path.name for path in tmp_path.iterdir()} == {"now", f".out.npy.{child.pid}.part"}
+    assert {path.name for path in tmp_path.iterdir()} == {"now", f".{child.pid}.part.out.npy"}
 
 
 def test_memory_holds_a_few_chunks_and_not_the_mesh(tmp_path: Path, made: Any) -> None:

@@ -16,6 +16,7 @@ from funcattn.nn import (
     OrthonormalBasis,
     Stencil,
 )
+from funcattn.ops import Moments
 
 pytestmark = pytest.mark.usefixtures("in_chunks")
 
@@ -83,20 +84,22 @@ def test_reading_what_was_encoded_is_the_forward_with_all_gradients(
 
 @pytest.mark.parametrize("weighted", [True, False], ids=["weights", "no weights"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_sums_of_parts_add_up_to_what_the_mesh_says(
+def test_moments_of_parts_add_up_to_what_the_mesh_says(
     name: str, weighted: bool, x: Tensor, points: dict[str, Tensor]
 ) -> None:
     layer = made(name)
     if not weighted:
         del points["weights"]
-    totals: list[Tensor] = []
+    totals: list[Moments] = []
     for rows in (slice(0, 1), slice(1, 9), slice(9, N)):
         here = {key: tensor[:, rows] for key, tensor in points.items()}
-        sums = layer.sums(x[:, rows], **here)
-        totals = [a + b for a, b in zip(totals, sums, strict=True)] if totals else list(sums)
-    torch.testing.assert_close(
-        layer.coefficients(totals), layer.encode(x, **points), rtol=0, atol=1e-11
-    )
+        moments = layer.moments(x[:, rows], **here)
+        totals = [a + b for a, b in zip(totals, moments, strict=True)] if totals else list(moments)
+    torch.testing.assert_close(layer.carried(totals), layer.encode(x, **points), rtol=0, atol=1e-11)
+    weight = points["weights"].sum(1) if weighted else torch.full((2,), float(N)).double()
+    for total in totals:
+        found = torch.as_tensor(total.weight).double().flatten().expand(2)
+        torch.testing.assert_close(found, weight)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -130,7 +133,7 @@ NOT_LOCAL: dict[str, Callable[[], FunctionalAttention]] = {
 }
 
 
-@pytest.mark.parametrize("half", ["encode", "sums", "read"])
+@pytest.mark.parametrize("half", ["encode", "moments", "read"])
 @pytest.mark.parametrize("name", NOT_LOCAL)
 def test_layers_that_look_at_neighbours_are_refused(name: str, half: str, x: Tensor) -> None:
     layer = NOT_LOCAL[name]().double()

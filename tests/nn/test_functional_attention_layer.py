@@ -19,7 +19,8 @@ from funcattn.nn import (
     Pointwise,
     Stencil,
 )
-from funcattn.ops.reference import functional_attention_reference
+from funcattn.ops import Additive, Convex, Ridge
+from funcattn.ops.attention.reference import functional_attention_reference
 
 pytestmark = pytest.mark.usefixtures("in_chunks")
 
@@ -28,7 +29,7 @@ MAPS = ["coefficients", "points"]
 PROJECTIONS = ["average", "transpose", "inner_product", "pinv"]
 RIDGES = {
     "convex": ConvexRidge,
-    "additive a head": partial(AdditiveRidge, 0.1, heads=HEADS),
+    "additive per head": partial(AdditiveRidge, 0.1, heads=HEADS),
     "number": lambda: 0.1,
 }
 FEATURES = {"pointwise": Pointwise, "stencil": partial(Stencil, reach=0.4)}
@@ -131,25 +132,20 @@ def obvious(
         here, there = (heads_of(affine(layer.features.map, points)) for points in (x, source))
         query = here @ layer.to_query.weight.T
         key, value = (there @ m.weight.T for m in (layer.to_key, layer.to_value))
-    one = torch.ones(HEADS, dtype=x.dtype)
+    ridge: Ridge = layer.ridge
     if isinstance(layer.ridge, ConvexRidge):
-        a = one * layer.ridge.logit.sigmoid()
-        gram_scale, ridge = 1 - a, a
+        ridge = Convex(layer.ridge.logit.sigmoid())
     elif isinstance(layer.ridge, AdditiveRidge):
-        gram_scale, ridge = one, one * layer.ridge.log_strength.exp()
-    else:
-        gram_scale, ridge = one, one * layer.ridge
+        ridge = Additive(layer.ridge.log_strength.exp())
     out, _ = functional_attention_reference(
         query,
         key,
         value,
         learned(layer.basis, x),
         learned(layer.key_basis, source),
-        gram_scale=gram_scale,
         ridge=ridge,
         projection=layer.projection,
-        query_weights=weights,
-        key_weights=source_weights,
+        weights=(weights, source_weights),
     )
     return affine(layer.to_output, torch.cat(out.unbind(1), dim=-1))
 

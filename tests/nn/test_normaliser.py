@@ -97,3 +97,46 @@ def test_statistics_are_saved_and_not_trained(generator: torch.Generator) -> Non
     normaliser.fit(fields(generator, [6]))
     assert set(normaliser.state_dict()) == {"mean", "scale"}
     assert not list(normaliser.parameters())
+
+
+@pytest.mark.parametrize("exponent", range(-12, 13, 4))
+def test_without_an_offset_the_unit_of_a_field_changes_nothing(
+    generator: torch.Generator, exponent: int
+) -> None:
+    # A power of two near the power of ten, so that the products themselves are exact.
+    unit = 2.0 ** round(exponent * 3.3219)
+    given = fields(generator, [40, 9])
+    plain, other = Normaliser(3, offset=0.0), Normaliser(3, offset=0.0)
+    plain.fit(given)
+    other.fit([field * unit for field in given])
+    assert torch.equal(other(given[0] * unit), plain(given[0]))
+    assert torch.equal(other.inverse(given[1]), plain.inverse(given[1]) * unit)
+
+
+def test_the_offset_of_the_benchmarks_is_kept(generator: torch.Generator) -> None:
+    given = fields(generator, [30])[0].double() * 1e-6
+    normaliser = Normaliser(3).double()
+    normaliser.fit([given])
+    torch.testing.assert_close(normaliser.scale, given.std(0) + 1e-8, rtol=1e-12, atol=0)
+
+
+def test_missing_values_are_left_out(generator: torch.Generator) -> None:
+    given = [field.double() for field in fields(generator, [30, 1, 20])]
+    given[0][3:9, 1] = torch.nan
+    given[1][:, 2] = torch.nan
+    normaliser = Normaliser(3).double()
+    normaliser.fit(given, missing=True)
+    points = np.concatenate([field.numpy() for field in given])
+    np.testing.assert_allclose(normaliser.mean, np.nanmean(points, 0), rtol=1e-12)
+    np.testing.assert_allclose(normaliser.scale, np.nanstd(points, 0, ddof=1), rtol=1e-4)
+    with pytest.raises(ValueError, match="expected finite values, got others in field 0"):
+        normaliser.fit(given)
+    given[2][:, 0] = torch.inf
+    with pytest.raises(ValueError, match="expected finite values, got others in field 2"):
+        normaliser.fit(given, missing=True)
+
+
+def test_a_channel_without_known_values_is_refused() -> None:
+    given = torch.stack([torch.arange(5.0), torch.full((5,), torch.nan)], dim=1)
+    with pytest.raises(ValueError, match=r"expected at least two points .*, got 0"):
+        Normaliser(2).fit([given], missing=True)

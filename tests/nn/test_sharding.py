@@ -32,8 +32,8 @@ from funcattn.nn import (
     OrthonormalBasis,
     Stencil,
 )
+from funcattn.nn.baselines import GalerkinAttention
 from funcattn.nn.points import Points
-from funcattn.nn.rivals import GalerkinAttention
 from funcattn.nn.sharding import spread_points, sum_gradients
 from funcattn.ops.sharding import RankLostError, share_of_rank, sum_over_ranks, sum_together
 
@@ -349,8 +349,8 @@ def messages(execution: str) -> float:
     finally:
         dist.all_reduce = send
     assert (forward, len(sent)) == (1, 2), sent
-    # Moments and mass of each function of each head; the plain form sends the total weight too.
-    values = BASES * (WIDTH + 8) + (execution == "plain")
+    # Moments and mass of each function of each head, and the total weight.
+    values = BASES * (WIDTH + 8) + 1
     assert sent == [values, values]
     return 0.0
 
@@ -461,9 +461,9 @@ def test_few_points_are_done_as_many_are_which_another_rank_may_have(
     """All ranks must send the same messages."""
     model = layer(2)
     x = torch.rand(1, 3, WIDTH)
-    assert not model._is_chunked(x, Points())
+    assert model._in_chunks(x, Points()) is None
     spread_points(model, alone)
-    assert model._is_chunked(x, Points())
+    assert model._in_chunks(x, Points()) is not None
 
 
 MIXING: dict[str, tuple[Callable[[], nn.Module], str]] = {
@@ -477,7 +477,7 @@ MIXING: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: layer(2, basis=GridFourierBasis((1,)), projection="inner_product"),
         "GridFourierBasis at 'basis'.*FourierBasis of the positions",
     ),
-    "rival": (
+    "baseline": (
         lambda: nn.Sequential(layer(2), GalerkinAttention(WIDTH, 2)),
         "GalerkinAttention at '1'.*use FunctionalAttention",
     ),
@@ -494,14 +494,14 @@ def test_what_mixes_points_otherwise_is_refused(
         spread_points(make(), alone)
 
 
-def test_sums_of_parts_are_summed_over_ranks_too(alone: dist.ProcessGroup) -> None:
-    """A mesh that comes in parts on each rank: `coefficients` is where the ranks meet."""
+def test_moments_of_parts_are_summed_over_ranks_too(alone: dist.ProcessGroup) -> None:
+    """A mesh that comes in parts on each rank: `carried` is where the ranks meet."""
     model = layer(2).double()
     x = torch.rand(2, 11, WIDTH, dtype=torch.float64)
     expected = model.encode(x)
     spread_points(model, alone)
-    parts = [model.sums(x[:, :4]), model.sums(x[:, 4:])]
-    found = model.coefficients([a + b for a, b in zip(*parts, strict=True)])
+    parts = [model.moments(x[:, :4]), model.moments(x[:, 4:])]
+    found = model.carried([a + b for a, b in zip(*parts, strict=True)])
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 

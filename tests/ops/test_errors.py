@@ -74,7 +74,7 @@ def test_a_convex_ridge_of_one_is_allowed() -> None:
 
 @pytest.mark.parametrize("kind", [Additive, Convex])
 def test_a_ridge_of_too_many_axes(kind) -> None:
-    with pytest.raises(ValueError, match=r"ridge: expected one number, one a head"):
+    with pytest.raises(ValueError, match=r"ridge: expected one number, one per head"):
         attend(ridge=kind(torch.full((B, H, 1), 0.1)))
 
 

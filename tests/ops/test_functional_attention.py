@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from funcattn import functional_attention
 from funcattn.ops import Convex, Ridge, ridge_system
-from funcattn.ops.reference import functional_attention_reference
+from funcattn.ops.attention.reference import functional_attention_reference
 
 REAL, COMPLEX = torch.float64, torch.complex128
 PROJECTIONS = ("transpose", "inner_product", "average", "pinv")
@@ -84,43 +85,25 @@ def make_problem(
     return Problem(tensors, masks)
 
 
+def arguments(problem: Problem, ridge: str) -> dict[str, Any]:
+    """Of both forms of the op."""
+    given: dict[str, Any] = dict(problem.tensors)
+    strength = given.pop("ridge")
+    ridges: dict[str, Ridge] = {"number": 0.3, "per_head": strength, "convex": Convex(strength)}
+    weights = (given.pop("query_weights", None), given.pop("key_weights", None))
+    return {**given, "ridge": ridges[ridge], "weights": weights, "mask": problem.masks}
+
+
 def fast(
     problem: Problem, *, projection: str, ridge: str, form: str = "auto", return_map: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    given = dict(problem.tensors)
-    strength = given.pop("ridge")
-    weights = (given.pop("query_weights", None), given.pop("key_weights", None))
-    ridges: dict[str, Ridge] = {"number": 0.3, "per_head": strength, "convex": Convex(strength)}
     return functional_attention(
-        **given,
-        ridge=ridges[ridge],
-        projection=projection,
-        weights=weights,
-        mask=problem.masks,
-        form=form,
-        return_map=return_map,
+        **arguments(problem, ridge), projection=projection, form=form, return_map=return_map
     )
 
 
 def obvious(problem: Problem, *, projection: str, ridge: str) -> tuple[Tensor, Tensor]:
-    given = dict(problem.tensors)
-    strength = given.pop("ridge")
-    one = torch.ones(3, dtype=REAL)
-    systems = {
-        "number": (one, 0.3 * one),
-        "per_head": (one, strength),
-        "convex": (1 - strength, strength),
-    }
-    gram_scale, ridge_strength = systems[ridge]
-    if problem.masks is None:
-        given["query_weights"] = torch.ones(2, given["query"].shape[2], dtype=REAL)
-        given["key_weights"] = torch.ones(2, given["key"].shape[2], dtype=REAL)
-    else:
-        given["query_weights"] = given["query_weights"] * problem.masks[0]
-        given["key_weights"] = given["key_weights"] * problem.masks[1]
-    return functional_attention_reference(
-        **given, gram_scale=gram_scale, ridge=ridge_strength, projection=projection
-    )
+    return functional_attention_reference(**arguments(problem, ridge), projection=projection)
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from funcattn.ops import Additive, Convex, Ridge, observe_systems, transport
-from funcattn.ops.transport_once import transport_once
+from funcattn.ops import Additive, Convex, Ridge, transport
+from funcattn.ops.attention.transport_once import transport_once
 
 RIDGES: dict[str, Callable[[Tensor], Ridge]] = {
     "a number": lambda _: 0.3,
     "learned": lambda value: value.mean(),
-    "additive a head": lambda value: Additive(value),
+    "additive per head": lambda value: Additive(value),
     "convex": lambda value: Convex(value.mean()),
-    "convex a head": lambda value: Convex(value),
+    "convex per head": lambda value: Convex(value),
 }
 
 
@@ -52,12 +52,13 @@ def test_gradient_is_that_of_finite_differences(form: str) -> None:
     assert torch.autograd.gradcheck(call, leaves(4, 3))
 
 
-def test_the_system_is_shown_to_those_who_observe() -> None:
+def test_the_system_is_shown_to_those_who_ask() -> None:
     *fields, _ = leaves(7, 5)
-    with observe_systems() as seen:
-        transport_once(*fields, ridge=0.3)
-    with observe_systems() as wanted:
-        transport(*fields, ridge=0.3)
+    seen: list[Tensor] = []
+    wanted: list[Tensor] = []
+    transport_once(*fields, ridge=0.3, show=seen.append)
+    transport(*fields, ridge=0.3, show=wanted.append)
+    assert len(seen) == 1
     torch.testing.assert_close(seen, wanted)
 
 
@@ -79,8 +80,8 @@ def test_a_ridge_lost_in_float32_is_found_in_float64(by: Callable[..., Tensor], 
     outs = []
     for dtype in (torch.float64, torch.float32):
         given = [leaf.detach().float().to(dtype).requires_grad_() for leaf in (*fields, strength)]
-        with observe_systems() as seen:
-            out = by(*given[:3], ridge=Additive(given[3]), form=form)
+        seen: list[Tensor] = []
+        out = by(*given[:3], ridge=Additive(given[3]), form=form, show=seen.append)
         assert out.dtype == dtype
         assert [system.dtype for system in seen] == [torch.float64]
         out.sum().backward()

@@ -1,20 +1,22 @@
 """Whole networks, and readers of public checkpoints."""
 
 from funcattn.models.encoded import Encoded
+from funcattn.models.matrices import matrices_for_muon
+from funcattn.models.normalised import NormalisedNetwork
 from funcattn.models.operator_transformer import OperatorTransformer
 from funcattn.models.reference import load_reference
-from funcattn.models.registry import MODELS, Shape, build_model, model_entry
+from funcattn.models.registry import MODELS, Form, ModelEntry, build_model
 from funcattn.models.streaming import predict_streamed
-from funcattn.models.surrogate import Surrogate
 
 __all__ = [
     "MODELS",
     "Encoded",
+    "Form",
+    "ModelEntry",
+    "NormalisedNetwork",
     "OperatorTransformer",
-    "Shape",
-    "Surrogate",
     "build_model",
     "load_reference",
-    "model_entry",
+    "matrices_for_muon",
     "predict_streamed",
 ]

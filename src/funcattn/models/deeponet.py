@@ -3,13 +3,19 @@
 Axes: b batch, n point, s space dimension, i input channel, o output channel, p basis function.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.mlp import FieldNetwork, perceptron
+from funcattn.models.base import FieldNetwork
+from funcattn.models.mlp import perceptron
+from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.points import Points
+from funcattn.problem import Problem
+from funcattn.settings import NetworkSettings
 
 
 class DeepONet(FieldNetwork):
@@ -78,3 +84,45 @@ class DeepONet(FieldNetwork):
         coefficients = self.branch(seen.flatten(1)).unflatten(-1, (self.outputs, -1))
         bases = F.gelu(self.trunk(coordinates)).unflatten(-1, (self.outputs, -1))
         return torch.einsum("bop,bnop->bno", coefficients, bases) + self.bias
+
+
+@dataclass(frozen=True)
+class DeepONetSettings(NetworkSettings):
+    """Branch and trunk."""
+
+    width: int = 128
+    """Channels of the hidden layers."""
+    layers: int = 3
+    """Hidden layers of each."""
+    bases: int = 128
+    """Functions of position for each output channel."""
+
+
+def _build(settings: DeepONetSettings, problem: Problem) -> DeepONet:
+    if problem.points is None:
+        raise ValueError("points: expected the number of points of all samples, got None")
+    return DeepONet(
+        problem.space,
+        problem.input_channels,
+        problem.output_channels,
+        sensors=problem.points,
+        width=settings.width,
+        layers=settings.layers,
+        bases=settings.bases,
+        time=problem.time,
+    )
+
+
+MODELS.register(
+    "deeponet",
+    ModelEntry(
+        "Deep operator network with the points as sensors",
+        "Lu et al., DeepONet, Nature Machine Intelligence 2021",
+        when="All samples have the same points in the same order, and fast training matters.",
+        fields=Form(DeepONetSettings, _build),
+        needs_size=True,
+        published={"width": 128, "layers": 3, "bases": 128},
+        small={"width": 128, "layers": 3, "bases": 128},
+        tiny={"width": 16, "layers": 2, "bases": 8},
+    ),
+)

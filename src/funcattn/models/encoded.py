@@ -1,12 +1,14 @@
-"""What a network keeps of a mesh: a few coefficients a layer, enough to answer at any point."""
+"""What a network keeps of a mesh: a few coefficients per layer, enough to answer at any point."""
 
-import os
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from funcattn.files import write_bytes
 
 POINTS_AT_ONCE = 2**14
 """Where each point is by itself, so many are computed together: enough for fast products."""
@@ -49,44 +51,55 @@ class Encoded:
                 tensors[f"complex.{layer}"] = torch.view_as_real(kept.resolve_conj())
             else:
                 tensors[f"real.{layer}"] = kept
-        content = save(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-            {"kind": _KIND, "network": self.network},
-        )
-        path = Path(path)
-        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            with aside.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        metadata = {"kind": _KIND, "network": self.network}
+        content = save(tensors, metadata | {"sha256": _digest(tensors, self.network)})
+        write_bytes(Path(path), content)
 
     @staticmethod
     def load(path: str | Path) -> "Encoded":
-        """Read what `save` wrote, into the memory of the CPU."""
+        """Read what `save` wrote, into the memory of the CPU.
+
+        Raises:
+            ValueError: the file is damaged, or was not written by `save`.
+        """
         from safetensors import SafetensorError, safe_open
 
         try:
             with safe_open(path, "pt") as file:
-                said = file.metadata() or {}
+                metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(f"{path}: expected a file of Encoded.save, got {error}") from error
-        if said.get("kind") != _KIND:
+        if metadata.get("kind") != _KIND or "network" not in metadata:
             raise ValueError(
                 f"{path}: expected a file of Encoded.save, got tensors of another kind: "
                 f"{', '.join(sorted(tensors)) or 'none'}"
             )
+        # Files of earlier versions have no digest; a damaged name of it is no metadata of ours.
+        wanted = metadata.get("sha256", "" if len(metadata) == 2 else "none")
+        if wanted and wanted != _digest(tensors, metadata["network"]):
+            raise ValueError(
+                f"{path}: expected the numbers that Encoded.save wrote, got others: the file was "
+                "damaged; encode the mesh again"
+            )
         time = tensors.pop("time", None)
-        by_layer = {}
-        for name, tensor in tensors.items():
-            kind, layer = name.split(".")
-            by_layer[int(layer)] = torch.view_as_complex(tensor) if kind == "complex" else tensor
-        coefficients = tuple(by_layer[layer] for layer in sorted(by_layer))
-        return Encoded(coefficients, time, said["network"])
+        if time is not None and not (_plain(time) and time.ndim == 1):
+            raise ValueError(f"{path}: expected times (b,), got {_described(time)}")
+        coefficients = []
+        for layer in range(len(tensors)):
+            kept = tensors.get(f"real.{layer}")
+            pairs = tensors.get(f"complex.{layer}")
+            if pairs is not None and _plain(pairs) and pairs.ndim == 5 and pairs.shape[-1] == 2:
+                kept = torch.view_as_complex(pairs)
+            elif kept is None or not _plain(kept) or kept.ndim != 4:
+                raise ValueError(
+                    f"{path}: expected coefficients (b h g e) of layers 0 to {len(tensors) - 1}, "
+                    f"got {_described(kept if pairs is None else pairs)} for layer {layer}; encode "
+                    "the mesh again"
+                )
+            coefficients.append(kept)
+        return Encoded(tuple(coefficients), time, metadata["network"])
 
     def to(self, like: Tensor) -> "Encoded":
         """On the device of a tensor, in its precision."""
@@ -111,6 +124,30 @@ class Encoded:
 
 
 _KIND = "funcattn.encoded"
+
+
+def _digest(tensors: Mapping[str, Tensor], network: str) -> str:
+    """Of the numbers, their names and shapes, and what made them."""
+    content = hashlib.sha256(network.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        content.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
+def _plain(tensor: Tensor) -> bool:
+    """Whether a tensor holds finite real numbers, of a kind that can be computed with."""
+    known = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    return known and bool(tensor.isfinite().all())
+
+
+def _described(tensor: Tensor | None) -> str:
+    """A tensor for a message."""
+    if tensor is None:
+        return "none"
+    finite = "" if _plain(tensor) else ", not all of them finite numbers"
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)}{finite}"
 
 
 def rows_of(points: int, chunk: int) -> Iterator[slice]:

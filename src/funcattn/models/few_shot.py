@@ -13,17 +13,21 @@ Axes: b task, n query point, m observation, g basis function, h head, c width, d
 
 import itertools
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from funcattn.models.registry import Form
 from funcattn.nn.bases import split_heads
-from funcattn.ops import Additive, Convex, Ridge, transport
+from funcattn.nn.inspection import Inspectable
+from funcattn.ops import Additive, Convex, Ridge, transport, without_padding
 from funcattn.ops.checks import check_batch, check_finite, check_point_weights
+from funcattn.settings import FunctionalRegressorSettings, RegressorSettings
 
 
-class ContextRegressor(nn.Module, ABC):
+class ContextRegressor(Inspectable, ABC):
     """What the networks share: the call, and one encoder for the points of both sides."""
 
     def __init__(self, width: int, layers: int, *, std: float | None) -> None:
@@ -48,11 +52,10 @@ class ContextRegressor(nn.Module, ABC):
         check_point_weights(None, mask, positions.shape[1])
         check_batch(len(positions), mask=mask)
         check_finite(context=context)
-        if mask is not None:
-            positions = positions.masked_fill(~mask.unsqueeze(-1), 0)
+        positions = without_padding(positions, mask)
         x, y = context.split(1, dim=-1)
         out = self.carried(self.encoder(positions), self.encoder(x), y).to(y.dtype)
-        return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+        return without_padding(out, mask)
 
     @abstractmethod
     def carried(
@@ -62,6 +65,16 @@ class ContextRegressor(nn.Module, ABC):
         y: Float[Tensor, "b m 1"],
     ) -> Float[Tensor, "b n 1"]:
         """The observed y, carried from the encoded observations to the encoded queries."""
+
+    def regressed(self, query: Tensor, key: Tensor, value: Tensor, ridge: Ridge) -> Tensor:
+        """The transport, in float64: once features have grown, float32 loses a ridge of 1e-4."""
+        return transport(
+            query.double(),
+            key.double(),
+            value.double(),
+            ridge=ridge,
+            show=(lambda system: self.show(system=system)) if self.shows else None,
+        )
 
 
 class ObservationAverages(nn.Module):
@@ -131,7 +144,7 @@ class FewShotRegressor(ContextRegressor):
     ) -> Float[Tensor, "b n 1"]:
         """Ridge regression on averages of the observations."""
         averages = self.averages(key).double()
-        return _regressed(query, averages @ key.double(), averages @ y.double(), self.ridge)
+        return self.regressed(query, averages @ key.double(), averages @ y.double(), self.ridge)
 
 
 class IntentionRegressor(ContextRegressor):
@@ -167,7 +180,7 @@ class IntentionRegressor(ContextRegressor):
         """Ridge regression on the observations, head by head."""
         y = y.unsqueeze(1).expand(-1, self.heads, -1, -1)  # (b, m, 1) -> (b, h, m, 1)
         query, key = split_heads(query, self.heads), split_heads(key, self.heads)
-        return _regressed(query, key, y, self.ridge).sum(1)
+        return self.regressed(query, key, y, self.ridge).sum(1)
 
 
 class TransolverRegressor(ContextRegressor):
@@ -253,11 +266,6 @@ def multilayer(
     return nn.Sequential(*modules[:-1])
 
 
-def _regressed(query: Tensor, key: Tensor, value: Tensor, ridge: Ridge) -> Tensor:
-    """The transport, in float64: a ridge of 1e-4 is lost in float32 once features have grown."""
-    return transport(query.double(), key.double(), value.double(), ridge=ridge)
-
-
 def _check(positions: Tensor, values: Tensor | None, context: Tensor | None) -> None:
     """Shapes at the door, in words."""
     if positions.ndim != 3 or positions.shape[-1] != 1:
@@ -273,3 +281,45 @@ def _check(positions: Tensor, values: Tensor | None, context: Tensor | None) -> 
             f"context: expected pairs (x, y) of at least one observation for each of "
             f"{len(positions)} tasks, shape ({len(positions)}, m, 2), got {got}"
         )
+
+
+@dataclass(frozen=True)
+class SoftmaxRegressorSettings(RegressorSettings):
+    """Softmax attention to the observations."""
+
+    heads: int = 1
+
+
+@dataclass(frozen=True)
+class IntentionRegressorSettings(RegressorSettings):
+    """Ridge regression on the observations."""
+
+    heads: int = 1
+    ridge: float = 1e-4
+
+
+@dataclass(frozen=True)
+class TransolverRegressorSettings(RegressorSettings):
+    """Softmax attention to averages of the observations."""
+
+    bases: int = 8
+    """Averages."""
+
+
+REGRESSORS = {
+    "funcattn": Form(
+        FunctionalRegressorSettings,
+        lambda s, _: FewShotRegressor(s.width, s.layers, s.bases, ridge=s.ridge),
+    ),
+    "softmax": Form(
+        SoftmaxRegressorSettings, lambda s, _: SoftmaxRegressor(s.width, s.layers, s.heads)
+    ),
+    "intention": Form(
+        IntentionRegressorSettings,
+        lambda s, _: IntentionRegressor(s.width, s.layers, s.heads, ridge=s.ridge),
+    ),
+    "transolver": Form(
+        TransolverRegressorSettings, lambda s, _: TransolverRegressor(s.width, s.layers, s.bases)
+    ),
+}
+"""By the name of the network whose form for observations they are."""

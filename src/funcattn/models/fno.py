@@ -21,7 +21,8 @@ import math
 import string
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,9 +31,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.mlp import FieldNetwork
+from funcattn.models.base import FieldNetwork
+from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.points import Points, check_grid, per_dimension
 from funcattn.ops.linalg import at_least_float32
+from funcattn.problem import Problem
+from funcattn.settings import NetworkSettings
 
 _INTERPOLATIONS = {1: "linear", 2: "bicubic", 3: "trilinear"}
 
@@ -50,7 +54,7 @@ def quiet_neuralop(what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"{what} needs the package neuralop, of which {error.name!r} is missing: "
-            "pip install 'funcattn[rivals]'",
+            "pip install 'funcattn[baselines]'",
             name=error.name,
         ) from error
 
@@ -419,3 +423,87 @@ def _tucker_ranks(shape: Sequence[int], fraction: float) -> tuple[int, ...]:
         return tuple(shape)
     tensorly = importlib.import_module("tensorly.tucker_tensor")
     return tuple(tensorly.validate_tucker_rank(tuple(shape), rank=fraction))
+
+
+@dataclass(frozen=True)
+class FNOSettings(NetworkSettings):
+    """Fourier layers."""
+
+    width: int = 32
+    """Channels inside."""
+    layers: int = 4
+    modes: int = 12
+    """Fourier modes per axis."""
+
+
+@dataclass(frozen=True)
+class UNOSettings(FNOSettings):
+    """Fourier layers at several resolutions."""
+
+    layers: int = 5
+    """An odd number."""
+
+
+def _built(network: Callable[..., nn.Module]) -> Callable[[FNOSettings, Problem], nn.Module]:
+    def build(settings: FNOSettings, problem: Problem) -> nn.Module:
+        return network(
+            problem.space,
+            problem.input_channels,
+            problem.output_channels,
+            width=settings.width,
+            layers=settings.layers,
+            modes=settings.modes,
+            # Where space is not a torus, a tenth of each axis keeps its ends apart.
+            padding=0.0 if problem.periodic else 0.1,
+            time=problem.time,
+        )
+
+    return build
+
+
+MODELS.register(
+    "fno",
+    ModelEntry(
+        "Fourier neural operator",
+        "Li et al., Fourier Neural Operator, ICLR 2021",
+        when="Smooth fields on regular grids, above all periodic ones; fast.",
+        fields=Form(FNOSettings, _built(FNO)),
+        needs_grid=True,
+        cost="n log n",
+        published={"width": 32, "layers": 4, "modes": 12},
+        of_task={
+            "burgers": {"width": 64, "modes": 16},
+            "navier_stokes": {"width": 20},
+        },
+        small={"width": 32, "modes": 8},
+        tiny={"width": 8, "layers": 2, "modes": 2},
+    ),
+)
+MODELS.register(
+    "tfno",
+    ModelEntry(
+        "Fourier neural operator with factorised weights (neuraloperator)",
+        "Kossaifi et al., Multi-Grid Tensorized FNO, TMLR 2024",
+        when="As FNO, with a tenth of its parameters.",
+        fields=Form(FNOSettings, _built(TFNO)),
+        needs_grid=True,
+        cost="n log n",
+        published={"width": 32, "layers": 4, "modes": 12},
+        small={"width": 32, "modes": 8},
+        tiny={"width": 8, "layers": 2, "modes": 2},
+    ),
+)
+MODELS.register(
+    "uno",
+    ModelEntry(
+        "Fourier neural operator shaped as a U (neuraloperator)",
+        "Rahman et al., U-NO, TMLR 2023",
+        when="As FNO, for deeper networks in the same memory.",
+        fields=Form(UNOSettings, _built(UNO)),
+        needs_grid=True,
+        cost="n log n",
+        published={"width": 32, "layers": 5, "modes": 12},
+        small={"width": 24, "modes": 8},
+        tiny={"width": 8, "modes": 2},
+    ),
+)

@@ -7,15 +7,19 @@ dimension, c width, o output channel, k feature.
 import importlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from funcattn.models.base import FieldNetwork
 from funcattn.models.fno import FourierMultiplier, forget_metadata, quiet_neuralop
-from funcattn.models.mlp import FieldNetwork
+from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.points import Points, per_dimension
+from funcattn.problem import Problem
+from funcattn.settings import NetworkSettings
 
 _MOST_DISTANCES = 2**24
 """Held in memory at once."""
@@ -208,3 +212,42 @@ def _summed(
     """The terms of each of the target points, added."""
     total = terms.new_zeros(len(terms), len(points), terms.shape[-1])
     return total.index_add(1, target, terms)
+
+
+@dataclass(frozen=True)
+class GINOSettings(NetworkSettings):
+    """Fourier layers on a latent grid."""
+
+    width: int = 32
+    """Channels of the Fourier layers."""
+    layers: int = 4
+    modes: int = 12
+    """Fourier modes per axis."""
+
+
+def _build(settings: GINOSettings, problem: Problem) -> GINO:
+    return GINO(
+        problem.space,
+        problem.input_channels,
+        problem.output_channels,
+        lower=problem.lower,
+        upper=problem.upper,
+        width=settings.width,
+        layers=settings.layers,
+        modes=settings.modes,
+        time=problem.time,
+    )
+
+
+MODELS.register(
+    "gino",
+    ModelEntry(
+        "Kernels to a grid, a Fourier neural operator there, and back (neuraloperator)",
+        "Li et al., Geometry-Informed Neural Operator, NeurIPS 2023",
+        when="Clouds of points that fill a box, where Fourier layers are wanted.",
+        fields=Form(GINOSettings, _build),
+        published={"width": 32, "layers": 4, "modes": 12},
+        small={"width": 24, "modes": 8},
+        tiny={"width": 8, "layers": 2, "modes": 2},
+    ),
+)

@@ -5,16 +5,20 @@ c width, k feature.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.mlp import FieldNetwork
+from funcattn.models.base import FieldNetwork
+from funcattn.models.matrices import matrices
+from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.bases import split_heads
 from funcattn.nn.points import Points
+from funcattn.problem import Problem
+from funcattn.settings import NetworkSettings
 
 
 class ResidualPerceptron(nn.Module):
@@ -117,6 +121,10 @@ class LNO(FieldNetwork):
         self.blocks = nn.ModuleList(LatentBlock(width, heads) for _ in range(layers))
         self.head = ResidualPerceptron(width, width, outputs, layers=projector)
 
+    def matrices_for_muon(self) -> list[nn.Parameter]:
+        """Those of the blocks."""
+        return matrices(self.blocks)
+
     def fields(
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n o"]:
@@ -147,3 +155,45 @@ def cross_attention(
     if points.mask is not None:
         counted = counted.masked_fill(~points.mask.unsqueeze(-1), -torch.inf)
     return counted.softmax(dim=1), scores.softmax(dim=-1)
+
+
+@dataclass(frozen=True)
+class LNOSettings(NetworkSettings):
+    """A transformer on latent points."""
+
+    width: int = 128
+    """Channels inside."""
+    layers: int = 8
+    heads: int = 8
+    bases: int = 256
+    """Latent points."""
+
+
+def _build(settings: LNOSettings, problem: Problem) -> LNO:
+    return LNO(
+        problem.space,
+        problem.input_channels,
+        problem.output_channels,
+        width=settings.width,
+        layers=settings.layers,
+        time=problem.time,
+        heads=settings.heads,
+        latents=settings.bases,
+        unit_box=(problem.lower, problem.upper) == (0.0, 1.0),
+    )
+
+
+MODELS.register(
+    "lno",
+    ModelEntry(
+        "Latent neural operator: to a few latent points, attention there, and back",
+        "Wang and Wang, Latent Neural Operator, NeurIPS 2024",
+        when="Many points, with the work done once, on a few latent ones.",
+        fields=Form(LNOSettings, _build),
+        muon=True,
+        published={"width": 128, "layers": 8, "heads": 8, "bases": 256},
+        of_task={"darcy": {"layers": 4}, "navier_stokes": {"width": 256}},
+        small={"width": 64, "layers": 4, "heads": 4, "bases": 64},
+        tiny={"width": 16, "layers": 2, "heads": 2, "bases": 8},
+    ),
+)

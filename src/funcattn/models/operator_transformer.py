@@ -9,7 +9,7 @@ Axes: b batch, n point, s space dimension, i input channel, o output channel, c 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Inexact
@@ -17,11 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.checkpoint import checkpoint as recomputed
 
+from funcattn.models.base import FieldNetwork
 from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
+from funcattn.models.matrices import matrices
 from funcattn.nn import FunctionalAttention, RawPositions, TimeEmbedding
-from funcattn.nn.chunked import computed_again
 from funcattn.nn.feature_maps import linear
-from funcattn.ops.checks import check_batch, check_point_weights
+from funcattn.nn.points import Points
+from funcattn.ops import Moments
 
 
 @runtime_checkable
@@ -48,19 +50,25 @@ class Encodes(Protocol):
     """A layer in halves: what a mesh says, in coefficients, and what any point reads of them."""
 
     def encode(
-        self, x: Tensor, /, *, positions: Tensor, mask: Tensor | None, weights: Tensor | None
+        self,
+        x: Tensor,
+        /,
+        *,
+        positions: Tensor | None,
+        mask: Tensor | None,
+        weights: Tensor | None,
     ) -> Tensor:
         """The coefficients, from all points."""
 
-    def sums(
-        self, x: Tensor, /, *, positions: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """What some points add to the sums over all."""
+    def moments(
+        self, x: Tensor, /, *, positions: Tensor | None, weights: Tensor | None
+    ) -> tuple[Moments, ...]:
+        """The sums over some points."""
 
-    def coefficients(self, sums: Sequence[Tensor], /) -> Tensor:
+    def carried(self, moments: Sequence[Moments], /) -> Tensor:
         """The coefficients, from the sums over all points."""
 
-    def read(self, x: Tensor, coefficients: Tensor, /, *, positions: Tensor) -> Tensor:
+    def read(self, x: Tensor, coefficients: Tensor, /, *, positions: Tensor | None) -> Tensor:
         """The layer's value at any points."""
 
 
@@ -85,53 +93,40 @@ class Block(nn.Module):
         self.attention_norm, self.attention = nn.LayerNorm(width), attention
         self.mlp_norm, self.mlp = nn.LayerNorm(width), mlp
 
-    def forward(
-        self,
-        x: Float[Tensor, "b n c"],
-        *,
-        positions: Tensor,
-        grid: tuple[int, ...] | None,
-        mask: Tensor | None,
-        weights: Tensor | None,
-    ) -> Float[Tensor, "b n c"]:
+    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
         """Between the points, then at each point."""
-        x = x + self.attention(
-            self.attention_norm(x), positions=positions, grid=grid, mask=mask, weights=weights
-        )
+        x = x + self.attention(self.attention_norm(x), **points.arguments)
         return x + self.mlp(self.mlp_norm(x))
 
-    def encode(
-        self,
-        x: Float[Tensor, "b n c"],
-        *,
-        positions: Tensor,
-        mask: Tensor | None,
-        weights: Tensor | None,
-    ) -> Inexact[Tensor, "b h g e"]:
+    def encode(self, x: Float[Tensor, "b n c"], points: Points) -> Inexact[Tensor, "b h g e"]:
         """What the attention has to say to any point, as coefficients."""
         return self._attention().encode(
-            self.attention_norm(x), positions=positions, mask=mask, weights=weights
+            self.attention_norm(x),
+            positions=points.positions,
+            mask=points.mask,
+            weights=points.weights,
         )
 
-    def sums(
-        self, x: Float[Tensor, "b n c"], *, positions: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, ...]:
+    def moments(self, x: Float[Tensor, "b n c"], points: Points) -> tuple[Moments, ...]:
         """What these points of a mesh add to the sums that make the coefficients."""
-        return self._attention().sums(self.attention_norm(x), positions=positions, weights=weights)
+        return self._attention().moments(
+            self.attention_norm(x), positions=points.positions, weights=points.weights
+        )
 
-    def coefficients(self, sums: Sequence[Tensor]) -> Inexact[Tensor, "b h g e"]:
+    def carried(self, moments: Sequence[Moments]) -> Inexact[Tensor, "b h g e"]:
         """What `encode` returns, from the sums over all points."""
-        return self._attention().coefficients(sums)
+        return self._attention().carried(moments)
 
     def read(
         self,
         x: Float[Tensor, "b n c"],
         coefficients: Inexact[Tensor, "b h g e"],
-        *,
-        positions: Tensor,
+        points: Points,
     ) -> Float[Tensor, "b n c"]:
         """As `forward`, from the coefficients of a mesh; each point by itself."""
-        x = x + self._attention().read(self.attention_norm(x), coefficients, positions=positions)
+        x = x + self._attention().read(
+            self.attention_norm(x), coefficients, positions=points.positions
+        )
         return x + self.mlp(self.mlp_norm(x))
 
     def _attention(self) -> "Encodes":
@@ -144,7 +139,7 @@ class Block(nn.Module):
         return self.attention
 
 
-class OperatorTransformer(nn.Module):
+class OperatorTransformer(FieldNetwork):
     """A network from fields on points to fields on the same points.
 
     space, inputs, outputs: dimension of space, channels of the input values (0: the geometry alone
@@ -177,6 +172,8 @@ class OperatorTransformer(nn.Module):
     torch.Size([1, 7, 1])
     """
 
+    spreads: ClassVar = True
+
     def __init__(
         self,
         space: int,
@@ -193,8 +190,7 @@ class OperatorTransformer(nn.Module):
         dropout: float = 0.0,
         checkpoint: bool = False,
     ) -> None:
-        super().__init__()
-        self.space, self.inputs, self.outputs = space, inputs, outputs
+        super().__init__(space, inputs, outputs, time=time)
         self.width, self.checkpoint = width, checkpoint
         self.encoding: Encoding = RawPositions(space) if encoding is None else encoding
         self.lift = Mlp(self.encoding.channels + inputs, 2 * width, width)
@@ -212,32 +208,16 @@ class OperatorTransformer(nn.Module):
                 layer.share_basis_with(attentions[0])
         self.head_norm, self.head = nn.LayerNorm(width), linear(width, outputs)
 
-    def forward(
-        self,
-        positions: Float[Tensor, "b n s"],
-        values: Float[Tensor, "b n i"] | None = None,
-        *,
-        grid: tuple[int, ...] | None = None,
-        time: Float[Tensor, " b"] | None = None,
-        mask: Bool[Tensor, "b n"] | None = None,
-        weights: Float[Tensor, "b n"] | None = None,
+    def fields(
+        self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n o"]:
-        """The output fields at the points; 0 at masked points.
-
-        grid: axis lengths where the points form a grid, row-major. mask: True at real points; what
-        stands at the others is never looked at. weights: quadrature weights or cell volumes.
-        """
-        self.check(positions, values, time)
-        check_point_weights(None, mask, positions.shape[1], shard=True)
-        check_batch(positions.shape[0], mask=mask, weights=weights)
-        positions, values, weights = _without_padding(positions, values, weights, mask)
-        x = self.lifted(positions, values, time)
+        """Lift, blocks, head."""
+        x = self.lifted(values, time, points)
         again = self.checkpoint and self.training and torch.is_grad_enabled()
         for block in self.blocks:
-            call = partial(recomputed, _again, block, use_reentrant=False) if again else block
-            x = call(x, positions=positions, grid=grid, mask=mask, weights=weights)
-        out = self.headed(x)
-        return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+            call = partial(recomputed, block, use_reentrant=False) if again else block
+            x = call(x, points)
+        return self.headed(x)
 
     def encode(
         self,
@@ -252,16 +232,13 @@ class OperatorTransformer(nn.Module):
 
         `query(encode(positions, values), positions, values)` is `forward(positions, values)`.
         """
-        self.check(positions, values, time)
-        check_point_weights(None, mask, positions.shape[1], shard=True)
-        check_batch(positions.shape[0], mask=mask, weights=weights)
-        positions, values, weights = _without_padding(positions, values, weights, mask)
-        x = self.lifted(positions, values, time)
+        values, points = self.at_the_door(values, time, Points(positions, None, mask, weights))
+        x = self.lifted(values, time, points)
         kept: list[Tensor] = []
         for layer, block in enumerate(self.stack):
             if layer:
-                x = self.stack[layer - 1].read(x, kept[-1], positions=positions)
-            kept.append(block.encode(x, positions=positions, mask=mask, weights=weights))
+                x = self.stack[layer - 1].read(x, kept[-1], points)
+            kept.append(block.encode(x, points))
         return Encoded(tuple(kept), time)
 
     def query(
@@ -279,16 +256,17 @@ class OperatorTransformer(nn.Module):
         number of them.
         """
         encoded.check(len(self.blocks), len(positions))
-        self.check(positions, values, encoded.time)
-        check_point_weights(None, mask, positions.shape[1], shard=True)
-        positions, values, _ = _without_padding(positions, values, None, mask)
+        values, points = self.at_the_door(values, encoded.time, Points(positions, mask=mask))
         parts = []
         for rows in rows_of(positions.shape[1], chunk):
-            here = positions[:, rows]
-            x = self.lifted(here, None if values is None else values[:, rows], encoded.time)
+            here = points.at(rows)
+            x = self.lifted(None if values is None else values[:, rows], encoded.time, here)
             parts.append(self.headed(self.read(x, encoded.coefficients, here)))
-        out = torch.cat(parts, 1)
-        return out if mask is None else out.masked_fill(~mask.unsqueeze(-1), 0)
+        return points.cleared(torch.cat(parts, 1))
+
+    def matrices_for_muon(self) -> list[nn.Parameter]:
+        """Those of the blocks."""
+        return matrices(self.blocks)
 
     @property
     def stack(self) -> list[Block]:
@@ -297,69 +275,24 @@ class OperatorTransformer(nn.Module):
 
     def lifted(
         self,
-        positions: Float[Tensor, "b n s"],
         values: Float[Tensor, "b n i"] | None,
         time: Float[Tensor, " b"] | None,
+        points: Points,
     ) -> Float[Tensor, "b n c"]:
         """The features before the first block, each point by itself."""
-        features = self.encoding(positions)
+        assert points.positions is not None
+        features = self.encoding(points.positions)
         x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
         return x if self.time is None else x + self.time(time).unsqueeze(1)
 
     def read(
-        self,
-        x: Float[Tensor, "b n c"],
-        coefficients: Sequence[Tensor],
-        positions: Float[Tensor, "b n s"],
+        self, x: Float[Tensor, "b n c"], coefficients: Sequence[Tensor], points: Points
     ) -> Float[Tensor, "b n c"]:
         """The features after the first blocks, whose coefficients are given."""
         for block, kept in zip(self.stack, coefficients, strict=False):
-            x = block.read(x, kept, positions=positions)
+            x = block.read(x, kept, points)
         return x
 
     def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
         """The output fields from the features after the last block, each point by itself."""
         return self.head(self.head_norm(x))
-
-    def check(self, positions: Tensor, values: Tensor | None, time: Tensor | None) -> None:
-        """Shapes at the door, in words."""
-        if positions.ndim != 3 or positions.shape[-1] != self.space:
-            raise ValueError(
-                f"positions: expected (b, n, {self.space}), got {tuple(positions.shape)}"
-            )
-        b, n = positions.shape[:2]
-        got: tuple[int, ...] | None = None if values is None else tuple(values.shape)
-        wanted: tuple[int, ...] | None = (b, n, self.inputs) if self.inputs else None
-        if got != wanted:
-            raise ValueError(
-                f"values: expected {wanted or 'none, the model was built with inputs=0'}, got {got}"
-            )
-        got = None if time is None else tuple(time.shape)
-        wanted = None if self.time is None else (b,)
-        if got != wanted:
-            raise ValueError(
-                f"time: expected {wanted}, as the model was built with "
-                f"time={self.time is not None}, got {got}"
-            )
-
-
-def _again(block: Block, x: Tensor, **points: Any) -> Tensor:
-    """A block whose call is repeated for the gradient."""
-    if torch.compiler.is_compiling():
-        return block(x, **points)
-    with computed_again():
-        return block(x, **points)
-
-
-def _without_padding(
-    positions: Tensor, values: Tensor | None, weights: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same with 0 at masked points, whatever stood there."""
-    if mask is None:
-        return positions, values, weights
-    padding = ~mask.unsqueeze(-1)
-    return (
-        positions.masked_fill(padding, 0),
-        None if values is None else values.masked_fill(padding, 0),
-        None if weights is None else weights.masked_fill(~mask, 0),
-    )

@@ -24,10 +24,12 @@ from funcattn.nn import (
     Pointwise,
     RawPositions,
 )
-from funcattn.nn.rivals.transolver import TransolverAttention
+from funcattn.nn.baselines.transolver import TransolverAttention
 from funcattn.ops import Average, Basis
 
 _LATTICE_PER_AXIS = 8
+_REPEATED = 2**30
+"""Tensors that show the same bytes many times may have so many in all."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,17 @@ def load_reference(
             f"(preprocess.*, blocks.*.Attn.to_q.weight, ...), got {sorted(state)[:5]} and "
             f"{max(len(state) - 5, 0)} more"
         )
+    try:
+        return _network(state, encoding)
+    except (IndexError, ArithmeticError, RuntimeError, MemoryError) as error:
+        raise ValueError(
+            "checkpoint: expected tensors whose shapes fit each other, got some that do not: "
+            f"{str(error).splitlines()[0]}; take the file of the public network as it is"
+        ) from error
+
+
+def _network(state: "_Tensors", encoding: Encoding | None) -> OperatorTransformer:
+    """The network whose tensors these are."""
     shared = "in_project_x.weight" in state
     # Transolver never shares its basis: where one is shared and there are no ridges, they are lost.
     ridges = shared or any(name.endswith(".Attn.alpha") for name in state)
@@ -82,6 +95,7 @@ def load_reference(
             f"with {encoding.channels}"
         )
     features = GridConvolution if on_grid else Pointwise
+    encoded = encoding
 
     def attention(width: int) -> FunctionalAttention | TransolverAttention:
         heads = state[at + "temperature"].numel()
@@ -97,22 +111,25 @@ def load_reference(
         layer = FunctionalAttention if ridges else TransolverAttention
         return layer(width, heads, basis=basis, features=features, projection=ReferenceAverage())
 
-    model = OperatorTransformer(
-        space=encoding.dims,
-        inputs=inputs,
-        outputs=state[f"blocks.{layers - 1}.mlp2.bias"].numel(),
-        width=width,
-        layers=layers,
-        attention=attention,
-        share_basis=shared,
-        mlp_ratio=state["blocks.0.mlp.linear_post.weight"].shape[1] / width,
-        encoding=encoding,
-        time="time_fc.0.weight" in state,
-    )
+    def built() -> OperatorTransformer:
+        return OperatorTransformer(
+            space=encoded.dims,
+            inputs=inputs,
+            outputs=state[f"blocks.{layers - 1}.mlp2.bias"].numel(),
+            width=width,
+            layers=layers,
+            attention=attention,
+            share_basis=shared,
+            mlp_ratio=state["blocks.0.mlp.linear_post.weight"].shape[1] / width,
+            encoding=encoded,
+            time="time_fc.0.weight" in state,
+        )
+
     # Their constant vector is added to the lifted features: it is a part of our bias.
     if inputs == 0 or not on_grid:
         state["preprocess.linear_post.bias"] += state["placeholder"]
-    ours = model.state_dict()
+    with torch.device("meta"):  # shapes alone, so that nothing large is made before they fit
+        ours = built().state_dict()
     theirs = {
         name: _reference_name(name, layers=layers, shared=shared, scores=scores) for name in ours
     }
@@ -135,7 +152,8 @@ def load_reference(
                 f"other tensors, got {tuple(found.shape)}"
             )
         ours[name] = found
-    model.to(found.dtype).load_state_dict(ours)
+    model = built().to(found.dtype)
+    model.load_state_dict(ours)
     return model.eval()
 
 
@@ -203,7 +221,23 @@ def _read(path_or_state: str | Path | Mapping[str, Any]) -> _Tensors:
             f"{type(state).__name__} with something else in it; a training checkpoint may hold the "
             "dictionary under a key such as 'model': pass that"
         )
+    for name, tensor in state.items():
+        _check_tensor(name, torch.as_tensor(tensor))
     return _Tensors(
         (name.removeprefix("module."), torch.as_tensor(tensor).detach().clone())
         for name, tensor in state.items()
     )
+
+
+def _check_tensor(name: str, tensor: Tensor) -> None:
+    """Refuse what cannot be weights: other kinds of numbers, none of them, or infinite ones."""
+    stored = tensor.untyped_storage().nbytes()
+    if tensor.nbytes > max(stored, _REPEATED):
+        got = f"{stored} bytes that pretend to be {tensor.nbytes}"
+    elif not tensor.dtype.is_floating_point or not tensor.numel():
+        got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+    elif not bool(tensor.isfinite().all()):
+        got = "some that are not finite"
+    else:
+        return
+    raise ValueError(f"checkpoint: expected real finite numbers in {name!r}, got {got}")

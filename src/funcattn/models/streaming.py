@@ -7,7 +7,6 @@ features lie in a scratch file, or they are made again from the input through th
 are known by then: no disk, but for l layers about l / 2 times the work.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +20,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from funcattn.files import whole_file
 from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
+from funcattn.models.normalised import NormalisedNetwork
 from funcattn.models.operator_transformer import OperatorTransformer
-from funcattn.models.surrogate import Surrogate
+from funcattn.nn.points import Points
+from funcattn.ops import Moments
+from funcattn.ops.linalg import at_least_float32
 
 Array = npt.NDArray[Any]
 """In memory, or a memory map of a file (`numpy.load(path, mmap_mode="r")`)."""
@@ -31,7 +34,7 @@ Array = npt.NDArray[Any]
 
 @torch.no_grad()
 def predict_streamed(
-    model: OperatorTransformer | Surrogate,
+    model: OperatorTransformer | NormalisedNetwork,
     positions: Array,
     values: Array | None = None,
     *,
@@ -81,22 +84,23 @@ def predict_streamed(
         if scratch is not None:
             features = stack.enter_context(_on_disk(mesh, Path(scratch)))
         for block in mesh.network.stack:
-            totals: list[Tensor] = []
+            total: tuple[Moments, ...] | None = None
             for rows in rows_of(mesh.points, chunk):
-                here = mesh.positions(rows)
-                sums = block.sums(
-                    features.at(rows, here, kept), positions=here, weights=mesh.weights(rows)
-                )
+                here = mesh.at(rows)
+                moments = block.moments(features.at(rows, here, kept), here)
                 # Sums of many chunks, in more digits than each of them has.
-                wide = [part.to(torch.promote_types(part.dtype, torch.float64)) for part in sums]
-                totals = [a + b for a, b in zip(totals, wide, strict=True)] if totals else wide
-                worked(len(here[0]))
+                wide = tuple(side.to(torch.float64) for side in moments)
+                if total is not None:
+                    wide = tuple(a + b for a, b in zip(total, wide, strict=True))
+                total = wide
+                worked(rows.stop - rows.start)
+            assert total is not None
             kept.append(
-                block.coefficients([t.to(s.dtype) for t, s in zip(totals, sums, strict=True)])
+                block.carried([side.to(at_least_float32(mesh.like.dtype)) for side in total])
             )
         if write is not None:
             for rows in rows_of(mesh.points, chunk):
-                x = features.at(rows, mesh.positions(rows), kept)
+                x = features.at(rows, mesh.at(rows), kept)
                 write(rows, mesh.fields(x)[0].cpu().numpy())
                 worked(len(x[0]))
     return Encoded(tuple(kept), mesh.time)
@@ -107,7 +111,7 @@ class _Mesh:
 
     def __init__(
         self,
-        model: OperatorTransformer | Surrogate,
+        model: OperatorTransformer | NormalisedNetwork,
         positions: Array,
         values: Array | None,
         weights: Array | None,
@@ -117,8 +121,8 @@ class _Mesh:
             raise ValueError(
                 "model: expected one that predicts, got one in training mode; call model.eval()"
             )
-        self.surrogate = model if isinstance(model, Surrogate) else None
-        self.network = model.transformer() if isinstance(model, Surrogate) else model
+        self.surrogate = model if isinstance(model, NormalisedNetwork) else None
+        self.network = model.transformer() if isinstance(model, NormalisedNetwork) else model
         self.like = next(self.network.parameters())
         self.time = None if time is None else self.like.new_tensor([time])
         self._positions, self._values, self._weights = positions, values, weights
@@ -144,20 +148,20 @@ class _Mesh:
         if not some:
             raise ValueError("weights: expected a positive one, got none")
 
-    def positions(self, rows: slice) -> Tensor:
-        """(1 B s)."""
-        return self._tensor(self._positions[rows])
+    def at(self, rows: slice) -> Points:
+        """Some of its points."""
+        weights = None if self._weights is None else self._tensor(self._weights[rows])
+        positions = self._tensor(self._positions[rows])
+        if self.surrogate is not None:
+            positions = self.surrogate.placed(positions)
+        return Points(positions, weights=weights)
 
-    def weights(self, rows: slice) -> Tensor | None:
-        """(1 B)."""
-        return None if self._weights is None else self._tensor(self._weights[rows])
-
-    def lifted(self, rows: slice, positions: Tensor) -> Tensor:
+    def lifted(self, rows: slice, here: Points) -> Tensor:
         """The features before the first block, (1 B c)."""
         values = None if self._values is None else self._tensor(self._values[rows])
         if self.surrogate is not None:
             values = self.surrogate.normalised(values)
-        return self.network.lifted(positions, values, self.time)
+        return self.network.lifted(values, self.time, here)
 
     def fields(self, x: Tensor) -> Tensor:
         """The output, from the features after the last block, (1 B o)."""
@@ -173,7 +177,7 @@ class _Mesh:
 class _Features(Protocol):
     """The features of all points after the blocks whose coefficients are known."""
 
-    def at(self, rows: slice, positions: Tensor, kept: Sequence[Tensor]) -> Tensor:
+    def at(self, rows: slice, here: Points, kept: Sequence[Tensor]) -> Tensor:
         """Of some points, (1 B c); each point once for each number of known coefficients."""
 
 
@@ -181,9 +185,9 @@ class _Recomputed:
     def __init__(self, mesh: _Mesh) -> None:
         self.mesh = mesh
 
-    def at(self, rows: slice, positions: Tensor, kept: Sequence[Tensor]) -> Tensor:
+    def at(self, rows: slice, here: Points, kept: Sequence[Tensor]) -> Tensor:
         """From the input."""
-        return self.mesh.network.read(self.mesh.lifted(rows, positions), kept, positions)
+        return self.mesh.network.read(self.mesh.lifted(rows, here), kept, here)
 
 
 class _OnDisk:
@@ -191,15 +195,15 @@ class _OnDisk:
 
     def __init__(self, mesh: _Mesh, file: IO[bytes]) -> None:
         self.mesh, self.file = mesh, file
-        self.bytes_a_point = mesh.network.width * mesh.like.element_size()
+        self.bytes_per_point = mesh.network.width * mesh.like.element_size()
 
-    def at(self, rows: slice, positions: Tensor, kept: Sequence[Tensor]) -> Tensor:
+    def at(self, rows: slice, here: Points, kept: Sequence[Tensor]) -> Tensor:
         """From those of the pass before, one block further."""
         blocks = self.mesh.network.stack
         if kept:
-            x = blocks[len(kept) - 1].read(self._read(rows), kept[-1], positions=positions)
+            x = blocks[len(kept) - 1].read(self._read(rows), kept[-1], here)
         else:
-            x = self.mesh.lifted(rows, positions)
+            x = self.mesh.lifted(rows, here)
         if len(kept) < len(blocks):
             self._write(rows, x)
         return x
@@ -208,7 +212,7 @@ class _OnDisk:
         x = torch.empty(
             1, rows.stop - rows.start, self.mesh.network.width, dtype=self.mesh.like.dtype
         )
-        self.file.seek(rows.start * self.bytes_a_point)
+        self.file.seek(rows.start * self.bytes_per_point)
         got = self.file.readinto(_bytes(x))  # type: ignore[attr-defined]
         if got != x.nbytes:
             raise OSError(f"scratch: expected {x.nbytes} bytes in the file, got {got}")
@@ -216,7 +220,7 @@ class _OnDisk:
 
     def _write(self, rows: slice, x: Tensor) -> None:
         with _told("scratch"):
-            self.file.seek(rows.start * self.bytes_a_point)
+            self.file.seek(rows.start * self.bytes_per_point)
             self.file.write(_bytes(x.cpu().contiguous()))
 
 
@@ -253,18 +257,12 @@ def _written(
         raise ValueError(f"out: expected a name that ends in .npy, got {path}")
     kind = torch.empty(0, dtype=like.dtype).numpy().dtype
     _check_room("out", path.parent, shape[0] * shape[1] * kind.itemsize)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("wb") as stream:
-            head = {"descr": kind.str, "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(stream, head)
-            yield lambda _, fields: _put(stream, fields)
-            with _told("out"):
-                stream.flush()
-                os.fsync(stream.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with whole_file(path) as aside, aside.open("wb") as stream:
+        header = {"descr": kind.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+        yield lambda _, fields: _put(stream, fields)
+        with _told("out"):
+            stream.flush()
 
 
 def _put(stream: IO[bytes], fields: Array) -> None:

@@ -16,7 +16,7 @@ from funcattn.ops.checks import check_point_weights
 
 FeatureMap = Callable[[int, int], nn.Module]
 
-_CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
@@ -67,7 +67,7 @@ class Stencil(nn.Module):
     ) -> None:
         super().__init__()
         self.periodic = periodic
-        if dims not in _CONVOLUTIONS:
+        if dims not in CONVOLUTIONS:
             raise ValueError(f"dims: expected 1, 2 or 3, got {dims}")
         self.reach = per_dimension(reach, dims)
         if not all(0 < r <= 1 for r in self.reach):
@@ -95,7 +95,7 @@ class Stencil(nn.Module):
         padding = [step for step in reversed(steps) for _ in range(2)]
         mode = "circular" if self.periodic else "replicate"
         padded = F.pad(u.movedim(-1, 1), padding, mode=mode)
-        convolution = _CONVOLUTIONS[len(steps)]
+        convolution = CONVOLUTIONS[len(steps)]
         return convolution(padded, self.weight, self.bias, dilation=steps).movedim(1, -1)
 
     def _interpolated(self, u: Float[Tensor, "b *grid c"], steps: list[float]) -> Tensor:
@@ -105,7 +105,7 @@ class Stencil(nn.Module):
         for offset, tap in zip(offsets, self.weight.flatten(2).unbind(-1), strict=True):
             shifted = u
             for axis, (o, step) in enumerate(zip(offset, steps, strict=True), start=1):
-                shifted = _shift(shifted, o * step, axis, periodic=self.periodic)
+                shifted = shifted_by(shifted, o * step, axis, periodic=self.periodic)
             out = out + shifted @ tap.T
         return out
 
@@ -131,12 +131,10 @@ def _on_grid(x: Tensor, points: Points, *, dims: int) -> Tensor:
     """(b, n, c) -> (b, *grid, c), with 0 at masked points, so that no neighbour sees them."""
     grid = check_grid(points.grid, x.shape[1], dims=dims)
     check_point_weights(None, points.mask, x.shape[1])
-    if points.mask is not None:
-        x = x.masked_fill(~points.mask.unsqueeze(-1), 0)
-    return x.unflatten(1, grid)
+    return points.cleared(x).unflatten(1, grid)
 
 
-def _shift(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:
+def shifted_by(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:
     """u at index + by along an axis: linear between grid points, beyond the ends as they say."""
     if by == 0:
         return u

@@ -3,8 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from torch import Tensor
+
+from funcattn.ops import Sided, both_sides, without_padding
+
+
+class PointArguments(TypedDict):
+    """Points as the public calls take them."""
+
+    positions: Tensor | None
+    grid: tuple[int, ...] | None
+    mask: Tensor | None
+    weights: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -13,6 +25,13 @@ class Points:
 
     positions (b n s); grid: axis lengths, points in row-major order; mask (b n), True at real
     points; weights (b n), quadrature weights or cell volumes.
+
+    It is made at the door of a public call, which takes its parts by name, and travels as one.
+
+    >>> import torch
+    >>> points = Points(mask=torch.tensor([[True, False]]))
+    >>> points.cleared(torch.ones(1, 2, 3))[0, :, 0]
+    tensor([1., 0.])
     """
 
     positions: Tensor | None = None
@@ -20,9 +39,54 @@ class Points:
     mask: Tensor | None = None
     weights: Tensor | None = None
 
+    @property
+    def arguments(self) -> PointArguments:
+        """The parts by name, for the call of any layer: `layer(x, **points.arguments)`."""
+        return PointArguments(
+            positions=self.positions, grid=self.grid, mask=self.mask, weights=self.weights
+        )
+
+    def cleared(self, field: Tensor) -> Tensor:
+        """A field (b n k) with 0 at masked points."""
+        return without_padding(field, self.mask)
+
+    def without_padding(self) -> "Points":
+        """The same points with 0 for the positions and weights of masked ones."""
+        positions, weights = (
+            without_padding(part, self.mask) for part in (self.positions, self.weights)
+        )
+        return Points(positions, self.grid, self.mask, weights)
+
+    def at(self, rows: slice) -> "Points":
+        """Some of them, which do not form a grid any more."""
+        return Points(
+            None if self.positions is None else self.positions[:, rows],
+            None,
+            None if self.mask is None else self.mask[..., rows],
+            None if self.weights is None else self.weights[..., rows],
+        )
+
+
+def two_sides(
+    positions: Sided, grid: tuple[int, ...] | None, mask: Sided, weights: Sided
+) -> tuple[Points, Points]:
+    """The points of x and those of its context, whose parts may be given once for both.
+
+    The grid is that of x.
+    """
+    (x_positions, context_positions), (x_mask, context_mask) = (
+        both_sides(positions),
+        both_sides(mask),
+    )
+    x_weights, context_weights = both_sides(weights)
+    return (
+        Points(x_positions, grid, x_mask, x_weights),
+        Points(context_positions, None, context_mask, context_weights),
+    )
+
 
 def per_dimension(value: float | Sequence[float], dims: int) -> tuple[float, ...]:
-    """One number a dimension, from one for all or a sequence of the right length."""
+    """One number per dimension, from one for all or a sequence of the right length."""
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dims
     if len(values) != dims:
         raise ValueError(

@@ -9,7 +9,7 @@ from funcattn.ops import Additive, Convex
 
 
 class ConvexRidge(nn.Module):
-    """(1 - a) Gram + a I with a = sigmoid(logit) learned, for all heads or one a head."""
+    """(1 - a) Gram + a I with a = sigmoid(logit) learned, one for all or one per head."""
 
     def __init__(self, initial: float = 0.5, *, heads: int | None = None) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class ConvexRidge(nn.Module):
 
 
 class AdditiveRidge(nn.Module):
-    """Gram + lambda I with lambda = exp(log_strength) learned, for all heads or one a head."""
+    """Gram + lambda I with lambda = exp(log_strength) learned, one for all or one per head."""
 
     def __init__(self, initial: float = 1e-2, *, heads: int | None = None) -> None:
         super().__init__()

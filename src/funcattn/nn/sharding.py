@@ -12,16 +12,16 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
-from funcattn.nn.attention import FunctionalAttention
+from funcattn.nn.baselines.base import Baseline
 from funcattn.nn.bases import GridFourierBasis, OrthonormalBasis
 from funcattn.nn.feature_maps import GridConvolution, Stencil
-from funcattn.nn.rivals.base import Attention
+from funcattn.nn.functional_attention import FunctionalAttention
 from funcattn.ops.sharding import Group, Ranks, all_taking_part, sum_together
 
 _MIXES_POINTS: dict[tuple[type[nn.Module], ...], str] = {
     (Stencil, GridConvolution, _ConvNd): "build the layers with point-wise features",
     (OrthonormalBasis, GridFourierBasis): "use a LearnedBasis, or a FourierBasis of the positions",
-    (Attention, nn.MultiheadAttention): "use FunctionalAttention instead",
+    (Baseline, nn.MultiheadAttention): "use FunctionalAttention instead",
     (_NormBase,): "use LayerNorm, which looks at each point alone",
 }
 """Modules that would see the points of their own rank only, and what to do about them."""

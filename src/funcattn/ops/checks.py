@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 _debugging: ContextVar[bool] = ContextVar("funcattn_debugging", default=False)
-_observed: ContextVar[list[Tensor] | None] = ContextVar("funcattn_observed", default=None)
 
 
 @contextmanager
@@ -34,32 +33,6 @@ def debug() -> Iterator[None]:
         yield
     finally:
         _debugging.reset(token)
-
-
-@contextmanager
-def observe_systems() -> Iterator[list[Tensor]]:
-    """Collects the matrices that are solved within this context, in their order.
-
-    >>> import torch
-    >>> from funcattn.ops import observe_systems, transport
-    >>> coefficients = torch.randn(1, 2, 8, 4)
-    >>> with observe_systems() as systems:
-    ...     out = transport(coefficients, coefficients, coefficients, ridge=0.1)
-    >>> [tuple(system.shape) for system in systems]
-    [(1, 2, 4, 4)]
-    """
-    systems: list[Tensor] = []
-    token = _observed.set(systems)
-    try:
-        yield systems
-    finally:
-        _observed.reset(token)
-
-
-def show_system(system: Tensor) -> None:
-    """Hand a system to whoever observes."""
-    if not torch.compiler.is_compiling() and (seen := _observed.get()) is not None:
-        seen.append(system.detach())
 
 
 def debugging() -> bool:

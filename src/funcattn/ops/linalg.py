@@ -6,11 +6,16 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from funcattn.errors import FuncattnError
 from funcattn.ops.checks import values_are_visible
 
 UNROLLED_UP_TO = 64
 """The largest system that is written out step by step: an ONNX file grows with every step."""
 _WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+class NotPositiveError(FuncattnError, torch.linalg.LinAlgError):  # type: ignore[name-defined,misc]
+    """A system that cannot be factored: its numbers are too large, or its ridge is lost in them."""
 
 
 def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
@@ -24,10 +29,11 @@ def cholesky(matrix: Tensor) -> Tensor:
     """The lower factor of a Hermitian positive definite matrix (... k k)."""
     factor, info = torch.linalg.cholesky_ex(matrix)
     if values_are_visible(info) and bool(info.any()):
-        raise torch.linalg.LinAlgError(  # type: ignore[attr-defined]
+        raise NotPositiveError(
             f"expected positive definite systems, got {int(info.count_nonzero())} (of "
-            f"{info.numel()}) that are not, in {matrix.dtype}; use a larger ridge, or look for "
-            "input that is not finite with `funcattn.debug()`"
+            f"{info.numel()}) that are not, in {matrix.dtype}, with numbers up to "
+            f"{matrix.detach().abs().max().item():.3g}; use a larger ridge, check the units of the "
+            "input, or look for input that is not finite with `funcattn.debug()`"
         )
     return factor
 
@@ -42,7 +48,7 @@ def with_digits_to_spare(
     """
     try:
         return solve(*given)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+    except NotPositiveError:
         wider = _WIDER.get(given[0].dtype)
         if wider is None or given[0].device.type == "mps":  # which has no float64
             raise

@@ -1,4 +1,4 @@
-"""How much memory there is, for choices between speed and memory."""
+"""How much memory there is, and who else looks after it, for choices between speed and memory."""
 
 import os
 from pathlib import Path
@@ -26,3 +26,8 @@ def available_bytes(device: torch.device) -> int:
     except (OSError, StopIteration):
         # Not Linux: half of what is built in is a fair guess of what is free.
         return installed_bytes() // 2
+
+
+def saved_tensors_are_taken() -> bool:
+    """Whether hooks take what autograd saves: those of a checkpoint, which computes it again."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None

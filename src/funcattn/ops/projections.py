@@ -1,12 +1,11 @@
-"""Fields to coefficients, and back.
+"""Projections: how sums over points become coefficients, and how coefficients become fields.
 
-Points enter only through sums over points: the moments Phi^H W f and one statistic of the basis. So
-padding, chunks, shards and uneven meshes are all the same thing, terms of a sum.
+A projection needs two sums over points, the moments Phi^H W f and one statistic of the basis
+(`moments.py`). So padding, chunks, shards and uneven meshes are all the same thing, terms of a sum.
 
 Axes: b batch, h head, n point, g basis function, d channel.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -14,21 +13,9 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from funcattn.ops.checks import (
-    check_batch,
-    check_point_weights,
-    check_total_weight,
-    debugging,
-    values_are_visible,
-)
-from funcattn.ops.linalg import (
-    at_least_float32,
-    full_precision,
-    identity_like,
-    real_dtype,
-    solve_positive,
-)
-from funcattn.ops.sharding import Group, sum_together
+from funcattn.ops.checks import debugging, values_are_visible
+from funcattn.ops.linalg import at_least_float32, full_precision, identity_like, solve_positive
+from funcattn.ops.masking import without_padding
 
 
 @runtime_checkable
@@ -186,51 +173,6 @@ PROJECTIONS: dict[str, Projection] = {
 }
 
 
-def projector(
-    basis: Basis,
-    projection: Projection | ProjectionName = "average",
-    *,
-    weights: Tensor | None = None,
-    mask: Tensor | None = None,
-    group: Group | None = None,
-) -> Callable[[Tensor], Tensor]:
-    """P(basis), as a function of fields (b h n d) -> (b h g d).
-
-    `weights` (b n) are quadrature weights or cell volumes, `mask` (b n) is True at real points.
-    Sums over points are done in float32 at least. `group`: they go over its ranks, each with
-    points of its own; `weights` and `mask` then have as many samples on all of them.
-    """
-    chosen = chosen_projection(projection)
-    check_point_weights(weights, mask, basis.shape[-2], shard=group is not None)
-    if basis.shape[0] > 1:
-        check_batch(basis.shape[0], weights=weights, mask=mask)
-    per_point = _point_weights(weights, mask, at_least_float32(real_dtype(basis.dtype)))
-    with full_precision(basis.device):
-        if isinstance(basis, Tensor):
-            basis = basis.to(at_least_float32(basis.dtype))
-        statistic = chosen.statistic(basis, per_point)
-
-    def project(field: Tensor) -> Tensor:
-        check_batch(field.shape[0], weights=weights, mask=mask)
-        with full_precision(field.device):
-            field = field.to(at_least_float32(field.dtype))
-            weighted = field if per_point is None else per_point * field
-            moments = analyse(basis, weighted)
-            if group is None:
-                return chosen.coefficients(moments, statistic)
-            of_rank = statistic
-            if not isinstance(of_rank, Tensor):
-                of_rank = moments.new_tensor(of_rank).real
-            total = moments.new_tensor([[basis.shape[-2]]]).real
-            if per_point is not None:
-                total = per_point.sum(-2)
-            moments, of_all, total = sum_together([moments, of_rank, total], group)
-            check_total_weight(total)
-            return chosen.coefficients(moments, of_all)
-
-    return project
-
-
 def lift(basis: Basis, coefficients: Tensor, *, mask: Tensor | None = None) -> Tensor:
     """Phi coefficients, values at the points: (b h g d) -> (b h n d); 0 at masked points."""
     with full_precision(coefficients.device):
@@ -239,7 +181,7 @@ def lift(basis: Basis, coefficients: Tensor, *, mask: Tensor | None = None) -> T
             field = basis.to(dtype) @ coefficients.to(dtype)
         else:
             field = basis.synthesise(coefficients)
-    return field if mask is None else field.masked_fill(~mask.unsqueeze(-2).unsqueeze(-1), 0)
+    return without_padding(field, mask, axis=-2)
 
 
 def analyse(basis: Basis, field: Tensor) -> Tensor:
@@ -268,13 +210,3 @@ def chosen_projection(projection: Projection | str) -> Projection:
             f"projection: expected one of {', '.join(PROJECTIONS)}, got {projection!r}"
         )
     return PROJECTIONS[projection]
-
-
-def _point_weights(
-    weights: Tensor | None, mask: Tensor | None, dtype: torch.dtype
-) -> Tensor | None:
-    """Weights and mask as one factor at each point, (b 1 n 1) or (1 n 1)."""
-    factor = None if weights is None else weights.to(dtype)
-    if mask is not None:
-        factor = mask.to(dtype) if factor is None else factor * mask
-    return None if factor is None else factor.unsqueeze(-2).unsqueeze(-1)

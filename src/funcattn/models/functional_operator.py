@@ -1,0 +1,245 @@
+"""Our network: functional attention whose basis functions have an identity, on clouds and grids.
+
+Axes: b batch, n point, s space dimension, i input channel, o output channel, c width.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from funcattn.models.base import FieldNetwork
+from funcattn.models.matrices import matrices
+from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.nn import TimeEmbedding
+from funcattn.nn.operator import (
+    FourierFeatures,
+    FourierMap,
+    LocalStencil,
+    MetricAttention,
+    ModewiseMap,
+    PartitionAttention,
+    start_by_fan_in,
+)
+from funcattn.nn.points import Points
+from funcattn.problem import Problem
+from funcattn.settings import NetworkSettings
+
+Branch = Callable[[int], nn.Module]
+"""Makes a part of a block from the width; the part is called as `part(x, points)`."""
+
+
+class CloudBlock(nn.Module):
+    """x + attention(norm(x)), then x + W2 gelu(W1 norm(x))."""
+
+    def __init__(self, width: int, attention: nn.Module, hidden: int) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = nn.LayerNorm(width), attention
+        self.mlp_norm = nn.LayerNorm(width)
+        self.expand, self.contract = nn.Linear(width, hidden), nn.Linear(hidden, width)
+
+    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
+        """Between the points, then at each point."""
+        x = x + self.attention(self.attention_norm(x), points)
+        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x))))
+
+
+class GridBlock(nn.Module):
+    """x + W2 gelu(W1 x + sum of the branches of x): all branches see the same field."""
+
+    def __init__(self, width: int, branches: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+        self.before, self.after = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
+        """Side by side, then at each point."""
+        y = self.before(x)
+        for branch in self.branches:
+            y = y + branch(x, points)
+        return x + self.after(F.gelu(y))
+
+
+class FunctionalOperator(FieldNetwork):
+    """Functional attention with the parts that the points offer.
+
+    On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
+    (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
+    (`FourierMap`), elsewhere a `MetricAttention` of sines, mode-wise maps of cosines
+    (`ModewiseMap`) and a `LocalStencil` of fixed physical reach. `branches` replaces these.
+
+    The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
+    fan-in; on a torus with input values, those of the positions start at 0, so that the network
+    begins as one that moves with its input. Nothing knows a resolution. On a grid everything is in
+    the coordinates of its indices, so that it may be curved in space, and weights of the points
+    change nothing; on clouds they are quadrature weights. The cost is linear in points.
+
+    space, inputs, outputs, time: as of every `FieldNetwork`.
+    width, layers: channels inside, number of blocks.
+    bases: functions of a learned partition. mlp_ratio: hidden over outer width at each point of a
+        cloud.
+    modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
+        it carries. heads: coefficients of the metric, each for its part of the channels. reach: of
+        the stencils, as a fraction of the axis, one number or one per axis.
+    waves: of the Fourier features. lower, upper: corners of the box of positions.
+
+    >>> cloud = FunctionalOperator(space=2, inputs=1, outputs=1, width=32, layers=2, bases=16)
+    >>> cloud(torch.rand(3, 500, 2), torch.randn(3, 500, 1)).shape
+    torch.Size([3, 500, 1])
+    >>> square = FunctionalOperator(2, 1, 1, width=32, layers=2, modes=6, grid=True)
+    >>> square(torch.rand(3, 99, 2), torch.randn(3, 99, 1), grid=(9, 11)).shape
+    torch.Size([3, 99, 1])
+    """
+
+    def __init__(
+        self,
+        space: int,
+        inputs: int,
+        outputs: int,
+        *,
+        width: int = 64,
+        layers: int = 3,
+        bases: int = 64,
+        mlp_ratio: float = 2.0,
+        modes: int | Sequence[int] = 12,
+        heads: int = 1,
+        reach: float | Sequence[float] = 1 / 32,
+        waves: int = 32,
+        lower: float | Sequence[float] = 0.0,
+        upper: float | Sequence[float] = 1.0,
+        grid: bool = False,
+        periodic: bool = False,
+        time: bool = False,
+        branches: Sequence[Branch] | None = None,
+    ) -> None:
+        super().__init__(space, inputs, outputs, time=time)
+        if layers < 1:
+            raise ValueError(f"layers: expected at least 1, got {layers}")
+        self.encoding = FourierFeatures(
+            space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
+        )
+        self.lift = nn.Linear(self.encoding.channels + inputs, width)
+        self.time = TimeEmbedding(width) if time else None
+        self.blocks: nn.ModuleList
+        if grid:
+            per_axis = (modes,) * space if isinstance(modes, int) else tuple(modes)
+            if len(per_axis) != space or min(per_axis) < 1:
+                raise ValueError(
+                    f"modes: expected a positive number, or one for each of {space} axes, "
+                    f"got {modes}"
+                )
+            if branches is None:
+                branches = grid_branches(per_axis, heads=heads, reach=reach, periodic=periodic)
+            self.blocks = nn.ModuleList(
+                GridBlock(width, [branch(width) for branch in branches]) for _ in range(layers)
+            )
+            self.head_norm = None
+        else:
+            (attention,) = branches or [partial(PartitionAttention, bases=bases)]
+            hidden = round(mlp_ratio * width)
+            self.blocks = nn.ModuleList(
+                CloudBlock(width, attention(width), hidden) for _ in range(layers)
+            )
+            self.head_norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, outputs)
+        start_by_fan_in(self)
+        if grid and periodic and inputs:
+            with torch.no_grad():
+                self.lift.weight[:, : self.encoding.channels] = 0
+                self.lift.weight *= (self.lift.in_features / inputs) ** 0.5
+
+    def fields(
+        self, values: Tensor | None, time: Tensor | None, points: Points
+    ) -> Float[Tensor, "b n o"]:
+        """Lift, blocks, head."""
+        features = self.encoding(points.positions)
+        x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
+        if self.time is not None:
+            x = x + self.time(time).unsqueeze(1)
+        for block in self.blocks:
+            x = block(x, points)
+        return self.head(x if self.head_norm is None else self.head_norm(x))
+
+    def matrices_for_muon(self) -> list[nn.Parameter]:
+        """Those of the blocks."""
+        return matrices(self.blocks)
+
+
+def grid_branches(
+    modes: tuple[int, ...], *, heads: int, reach: float | Sequence[float], periodic: bool
+) -> list[Branch]:
+    """What the blocks have on a grid."""
+    if periodic:
+        return [lambda width: FourierMap(width, width, modes)]
+    return [
+        partial(MetricAttention, modes=modes, family="sine", heads=heads),
+        lambda width: ModewiseMap(width, width, modes, "cosine", decay=1.0),
+        partial(LocalStencil, reach=reach, dims=len(modes)),
+    ]
+
+
+@dataclass(frozen=True)
+class FunctionalOperatorSettings(NetworkSettings):
+    """What the blocks have on clouds and on grids."""
+
+    width: int | None = None
+    """Channels inside; None: 64 on clouds, 32 on grids."""
+    layers: int | None = None
+    """Blocks; None: 3, and 4 on a grid that is a torus."""
+    bases: int = 64
+    """On clouds: functions of a learned partition."""
+    mlp_ratio: float = 2.0
+    """On clouds: hidden over outer width of the point-wise networks."""
+    modes: int = 10
+    """On grids: functions per axis."""
+    heads: int = 1
+    """On grids that are no torus: coefficients of the metric."""
+    reach: float | tuple[float, ...] | None = None
+    """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
+    a thirty-second."""
+
+
+def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
+    width = 32 if problem.grid else 64
+    layers = 4 if problem.grid and problem.periodic else 3
+    return FunctionalOperator(
+        problem.space,
+        problem.input_channels,
+        problem.output_channels,
+        width=width if settings.width is None else settings.width,
+        layers=layers if settings.layers is None else settings.layers,
+        bases=settings.bases,
+        mlp_ratio=settings.mlp_ratio,
+        modes=settings.modes,
+        heads=settings.heads,
+        reach=1 / 32 if settings.reach is None else settings.reach,
+        lower=problem.lower,
+        upper=problem.upper,
+        grid=problem.grid,
+        periodic=problem.periodic,
+        time=problem.time,
+    )
+
+
+MODELS.register(
+    "functional_operator",
+    ModelEntry(
+        "Functional attention whose basis functions have an identity",
+        when="The least error for a given time of training, on clouds and on grids.",
+        fields=Form(FunctionalOperatorSettings, _built),
+        muon=True,
+        published={
+            "width": None,
+            "layers": None,
+            "bases": 64,
+            "mlp_ratio": 2.0,
+            "modes": 10,
+            "heads": 1,
+        },
+        tiny={"width": 16, "layers": 2, "bases": 8, "modes": 4},
+    ),
+)

@@ -1,0 +1,18 @@
+"""The parts of `FunctionalOperator`, each called as `part(x, points)` with x (b n c)."""
+
+from funcattn.nn.operator.features import FourierFeatures
+from funcattn.nn.operator.local import LocalStencil
+from funcattn.nn.operator.metric import MetricAttention
+from funcattn.nn.operator.partition import PartitionAttention
+from funcattn.nn.operator.spectral import FourierMap, ModewiseMap
+from funcattn.nn.operator.start import start_by_fan_in
+
+__all__ = [
+    "FourierFeatures",
+    "FourierMap",
+    "LocalStencil",
+    "MetricAttention",
+    "ModewiseMap",
+    "PartitionAttention",
+    "start_by_fan_in",
+]

@@ -1,0 +1,125 @@
+"""Functional attention in a learned metric: a Galerkin solve with a learned coefficient.
+
+Axes: b batch, n point, h head, k basis function, c width.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from funcattn.nn.operator.spectral import (
+    Family,
+    GridFunctions,
+    axis_functions,
+    axis_weights,
+    on_grid,
+)
+from funcattn.nn.points import Points
+from funcattn.ops.linalg import full_precision, solve_positive
+
+
+class MetricAttention(nn.Module):
+    """Solves with the stiffness matrix of a coefficient that the features choose.
+
+        kappa = softplus(f w + b + 0.5)                                 (n), positive
+        c     = D Phi^T W f,   D = diag(1 / r_j),   r_j = |k_j| (1 for the constant function)
+        S     = diag(exp lambda_j) + D <grad phi_i, grad phi_j>_{kappa W} D / p^2
+        out   = Phi D S^-1 c
+
+    with wave vectors k_j, p = pi (2 pi on a circle), and lambda_j learned for each function. With
+    kappa the coefficient a of -div(a grad u) = f and lambda -> -infinity, out is p^2 times the
+    Galerkin solution in the span of Phi. As functional attention it is the map C = S^-1 between
+    coefficients, whose ridge couples the functions and knows each of them.
+
+    modes: functions per axis; a coarser grid uses those that it carries. family: sines vanish at
+    the ends of the axes. heads: parts of the channels with a coefficient each.
+
+    The matrix is assembled axis by axis from products of functions along an axis: the cost per
+    point is modes^2 of the last axis, and nothing of the size points times functions is formed.
+
+    >>> layer = MetricAttention(8, (3, 4), "sine")
+    >>> layer(torch.randn(2, 7 * 9, 8), Points(grid=(7, 9))).shape
+    torch.Size([2, 63, 8])
+    """
+
+    def __init__(
+        self, width: int, modes: Sequence[int], family: Family = "sine", *, heads: int = 1
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width: expected a multiple of heads={heads}, got {width}")
+        self.modes, self.family, self.heads = tuple(modes), family, heads
+        self.to_coefficient = nn.Linear(width, heads)
+        # One axis, as it is no matrix for optimisers.
+        self.log_ridge = nn.Parameter(torch.full((math.prod(self.modes),), math.log(0.1)))
+
+    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
+        """To coefficients, through the solve, and back."""
+        field = on_grid(x, points, dims=len(self.modes))
+        functions = GridFunctions(self.family, field.shape[1:-1], self.modes)
+        with full_precision(x.device):
+            kappa = F.softplus(self.to_coefficient(x) + 0.5).to(field.dtype)  # (b, n, h)
+            if points.mask is not None:
+                kappa = kappa.masked_fill(~points.mask.unsqueeze(-1), 0)
+            kept = tuple(slice(count) for count in functions.counts)
+            ridge = self.log_ridge.view(self.modes)[kept].flatten().to(field.dtype).exp()
+            inverse = functions.squares().clamp(min=1.0).rsqrt().to(field)  # (k,)
+            system = self._stiffness(functions, kappa.unflatten(1, functions.grid))
+            system = system * inverse[:, None] * inverse + torch.diag_embed(ridge)
+            c = functions.coefficients(field).flatten(0, -3)  # (k, b, c)
+            right = c.movedim(0, 1).unflatten(-1, (self.heads, -1)).movedim(-2, 1)  # (b, h, k, e)
+            solved = inverse[:, None] * _solved(system, inverse[:, None] * right)
+            z = solved.movedim(1, -2).flatten(-2).movedim(1, 0)  # (k, b, c)
+            out = functions.fields(z.unflatten(0, functions.counts))
+        return out.flatten(1, -2).to(x.dtype)
+
+    def _stiffness(
+        self, functions: GridFunctions, kappa: Float[Tensor, "b *grid h"]
+    ) -> Float[Tensor, "b h k k"]:
+        """<grad phi_i, grad phi_j>_{kappa W} / p^2, a sum over the axes of the gradient."""
+        dims = len(functions.grid)
+        period = 2 * math.pi if self.family == "fourier" else math.pi
+        plain, sloped = (
+            [
+                _pairs(self.family, n, count, slope=slope, period=period).to(kappa)
+                for n, count in zip(functions.grid, functions.counts, strict=True)
+            ]
+            for slope in (False, True)
+        )
+        total: Tensor | None = None
+        for along in range(dims):
+            part = kappa.movedim(-1, 1)  # (b, h, *grid)
+            for axis in reversed(range(dims)):
+                # (b, h, *rest, n, *pairs) -> (b, h, *rest, *pairs, k, k)
+                table = (sloped if axis == along else plain)[axis]
+                part = torch.tensordot(part, table, dims=([2 + axis], [0]))
+            total = part if total is None else total + part
+        assert total is not None
+        # (b, h, i_s, j_s, ..., i_1, j_1) -> (b, h, i_1 .. i_s, j_1 .. j_s)
+        order = [2 + 2 * (dims - 1 - axis) for axis in range(dims)]
+        matrix = total.permute(0, 1, *order, *(place + 1 for place in order))
+        size = math.prod(functions.counts)
+        return matrix.reshape(*matrix.shape[:2], size, size)
+
+
+def _solved(system: Tensor, right: Tensor) -> Tensor:
+    """The solution with a positive definite system.
+
+    By elimination rather than by Cholesky: the gradient is then one more solve, where that of a
+    Cholesky factor costs several.
+    """
+    if torch.onnx.is_in_onnx_export():
+        return solve_positive(system, right)
+    return torch.linalg.solve(system, right)
+
+
+def _pairs(
+    family: Family, points: int, count: int, *, slope: bool, period: float
+) -> Float[Tensor, "n k k"]:
+    """Products of every two functions at the points of a line, times the quadrature weights."""
+    values = axis_functions(family, points, count, slope=slope) / (period if slope else 1.0)
+    return axis_weights(family, points)[:, None, None] * values[:, :, None] * values[:, None, :]

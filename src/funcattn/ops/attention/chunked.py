@@ -1,0 +1,280 @@
+r"""Functional attention between points and themselves, chunk by chunk: a chunk stays in the cache.
+
+For a learned partition of unity, with the maps of a layer folded into few (`local_maps.py`):
+
+    Phi_h = softmax(y_h S_h + s_h)                      (n g), never in memory as a whole
+    T_h   = [field_h, 1]^T w Phi_h                      (f + 1, g), the moments and the mass
+    M     = the middle: moments, coefficients, transport, all heads at once, no points
+    out   = [Phi_1 M_1, ..., Phi_h M_h] O^T + o         (n c)
+
+There is one pass over the points for T (`passes.sum_forward`) and one for the result
+(`passes.lift_forward`). The gradient takes two passes as well: `lift_backward` gives that of M,
+autograd takes it through the middle to that of T, and `sum_backward` gives the rest, from T and
+from the lift at once, so that Phi is met twice only. All of it is one operation to autograd.
+
+Phi is computed again on every pass, or stored on the first, or stored at some of the points; that
+changes no bit of the result.
+
+Axes: b batch, h head, n point, B point of a chunk, g basis function, c width, k features of all
+heads' bases, f field channels of a head, e value channels of a head.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from funcattn.ops.attention.carrier import Carrier, Maps, Solution
+from funcattn.ops.attention.chunks import Store, store_for
+from funcattn.ops.attention.local_maps import AtPoints, LocalMaps, Remainder, folded
+from funcattn.ops.attention.passes import (
+    Lifted,
+    d_values_store,
+    lift_backward,
+    lift_forward,
+    sum_backward,
+    sum_forward,
+)
+from funcattn.ops.attention.transport import Form, Ridge
+from funcattn.ops.attention.transport_once import transport_once
+from funcattn.ops.buffers import buffers
+from funcattn.ops.checks import check_batch, check_point_weights, refuse_second_derivatives
+from funcattn.ops.linalg import full_precision
+from funcattn.ops.memory import saved_tensors_are_taken
+from funcattn.ops.moments import Moments
+from funcattn.ops.projections import KnowsMass, Projection, ProjectionName, chosen_projection
+from funcattn.ops.sharding import Group
+
+
+def functional_attention(
+    x: Float[Tensor, "b n c"],
+    local: LocalMaps,
+    *,
+    ridge: Ridge,
+    projection: Projection | ProjectionName = "average",
+    weights: Tensor | None = None,
+    mask: Tensor | None = None,
+    form: Form = "auto",
+    maps: Maps | None = None,
+    group: Group | None = None,
+    show: Callable[[Solution], None] | None = None,
+    store: int = 0,
+) -> Float[Tensor, "b n c"]:
+    """From the points of x to themselves, heads mixed; first derivatives only.
+
+    The other arguments are those of the plain form; projections are those that know the mass, and
+    weights want no gradient.
+    local: what is done at each point; it makes basis and fields of x, and mixes the heads.
+    store: at how many points of a sample Phi is kept, at most.
+    """
+    with full_precision(x.device):
+        points, remainder = folded(x, local)
+        point_weights = _point_weights(points.x, weights, mask, shard=group is not None)
+        middle = _Middle(remainder, Carrier(ridge, projection, form, maps, group), show)
+        # The output's map, unless the coefficients have met it already.
+        output = local.output.weight if remainder.output_weight is None else None
+        given = (*points.tensors, output, local.output.bias, *middle.tensors)
+        gradient = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
+        kept = store_for(points, store, output=output, gradient=gradient)
+        real = None if mask is None else mask.expand(x.shape[:2])
+        out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
+            middle, kept, gradient, points.groups, point_weights, real, *given
+        )
+    return out
+
+
+def moments(
+    x: Float[Tensor, "b n c"],
+    local: LocalMaps,
+    *,
+    projection: Projection | ProjectionName,
+    weights: Tensor | None = None,
+    mask: Tensor | None = None,
+    shard: bool = False,
+) -> Moments:
+    """The sums over the points of x alone; first derivatives only.
+
+    shard: these are some of the points only, and need not have one that counts.
+    """
+    with full_precision(x.device):
+        points, remainder = folded(x, local)
+        point_weights = _point_weights(points.x, weights, mask, shard=shard)
+        sums = _Sums.apply(  # type: ignore[no-untyped-call]
+            points.groups, point_weights, *points.tensors
+        )
+        return remainder.moments(sums, cast("KnowsMass", chosen_projection(projection)))
+
+
+def lift(
+    x: Float[Tensor, "b n c"],
+    local: LocalMaps,
+    coefficients: Float[Tensor, "b h g e"],
+    *,
+    mask: Tensor | None = None,
+) -> Float[Tensor, "b n c"]:
+    """Coefficients of the result at the points of x, heads mixed; no derivatives."""
+    with torch.no_grad(), full_precision(x.device):
+        points, remainder = folded(x, local)
+        output = local.output.weight if remainder.output_weight is None else None
+        real = None if mask is None else mask.expand(x.shape[:2])
+        return lift_forward(
+            points, remainder.lifted(coefficients), output, local.output.bias, real, Store()
+        )
+
+
+@dataclass(frozen=True)
+class _Middle:
+    """From the sums over points to coefficients for the lift: small, and differentiable."""
+
+    remainder: Remainder
+    carrier: Carrier
+    show: Callable[[Solution], None] | None
+
+    def __call__(self, sums: Tensor) -> Tensor:
+        projection = cast("KnowsMass", chosen_projection(self.carrier.projection))
+        moments = self.remainder.moments(sums, projection)
+        return self.remainder.lifted(self.carrier([moments], show=self.show, by=transport_once))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (*self.remainder.tensors, *self.carrier.tensors)
+
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> "_Middle":
+        count = len(self.remainder.tensors)
+        remainder = self.remainder.with_tensors(tensors[:count])
+        return _Middle(remainder, self.carrier.with_tensors(tensors[count:]), self.show)
+
+    def with_gradient(self, sums: Tensor, wanted: bool) -> "_MiddleDone":
+        """Do it, with a graph of its own.
+
+        wanted: the sums want a gradient too.
+        """
+        leaves = (
+            sums.detach().requires_grad_(wanted),
+            *(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in self.tensors),
+        )
+        with torch.enable_grad(), _without_hooks():
+            coefficients = self.with_tensors(leaves[1:])(leaves[0])
+        return _MiddleDone(leaves, coefficients)
+
+
+def _without_hooks() -> AbstractContextManager[object]:
+    """Keep hooks for saved tensors, as those of a checkpoint, away: they are for what is large."""
+    # Hooks of our own take their place, but cost time, so not where there are none.
+    if not saved_tensors_are_taken():
+        return nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+@dataclass(frozen=True)
+class _MiddleDone:
+    """The middle with its graph, kept for the gradient."""
+
+    leaves: tuple[Tensor, ...]
+    """The sums, then the tensors of the middle."""
+    coefficients: Tensor
+
+    def backward(self, d_coefficients: Tensor) -> tuple[Tensor | None, list[Tensor | None]]:
+        """The gradients of the sums, and of the middle's tensors."""
+        wanted = [leaf for leaf in self.leaves if leaf.requires_grad]
+        if not wanted:
+            return None, [None] * (len(self.leaves) - 1)
+        # Kept, as the whole graph may be gone through twice.
+        found = iter(
+            torch.autograd.grad(
+                self.coefficients, wanted, d_coefficients, retain_graph=True, allow_unused=True
+            )
+        )
+        d_sums, *rest = [next(found) if leaf.requires_grad else None for leaf in self.leaves]
+        return d_sums, rest
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        middle: _Middle,
+        store: Store,
+        gradient: bool,
+        groups: int,
+        point_weights: Tensor | None,
+        mask: Tensor | None,
+        *given: Tensor | None,
+    ) -> Tensor:
+        points, output, bias = AtPoints.of(given[:6], groups), given[6], given[7]
+        sums = sum_forward(points, point_weights, store)
+        if not gradient:
+            coefficients = middle(sums)
+            out = lift_forward(points, coefficients, output, bias, mask, store)
+            store.give_back()
+            return out
+        done = middle.with_gradient(sums, points.wants_gradient)
+        out = lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
+        ctx.done, ctx.kept, ctx.groups, ctx.store_is_gone = done, store.kept, groups, False
+        ctx.save_for_backward(*given[:8], point_weights, mask, *store.tensors)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        saved = ctx.saved_tensors
+        points, (output, bias, point_weights, mask) = (
+            AtPoints.of(saved[:6], ctx.groups),
+            saved[6:10],
+        )
+        stored = Store(ctx.kept, *saved[10:])
+        # Its buffers are others' after one backward pass; a second one computes all of it again.
+        store = Store() if ctx.store_is_gone else stored
+        d_out, coefficients = d_out.contiguous(), ctx.done.coefficients.detach()
+
+        lifted = Lifted(d_out, coefficients, output, mask, d_values_store(points, output, store))
+        d_coefficients, d_output = lift_backward(points, lifted, store)
+        d_sums, d_middle = ctx.done.backward(d_coefficients)
+        d_points: tuple[Tensor | None, ...] = (None,) * 6
+        if d_sums is not None:
+            d_points = sum_backward(points, d_sums, point_weights, store, lifted)
+
+        if not ctx.store_is_gone:
+            ctx.store_is_gone = True
+            stored.give_back()
+        if lifted.d_values is not None:
+            buffers.give(lifted.d_values)
+        d_bias = None if bias is None else d_out.sum((0, 1))
+        return (*(None,) * 6, *d_points, d_output, d_bias, *d_middle)
+
+
+class _Sums(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, groups: int, point_weights: Tensor | None, *given: Tensor | None
+    ) -> Tensor:
+        ctx.groups = groups
+        ctx.save_for_backward(point_weights, *given)
+        return sum_forward(AtPoints.of(given, groups), point_weights, Store())
+
+    @staticmethod
+    def backward(ctx: Any, d_sums: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
+        point_weights, *given = ctx.saved_tensors
+        points = AtPoints.of(given, ctx.groups)
+        return None, None, *sum_backward(points, d_sums, point_weights, Store(), None)
+
+
+def _point_weights(
+    x: Tensor, weights: Tensor | None, mask: Tensor | None, *, shard: bool
+) -> Tensor | None:
+    """Weights and mask as one factor at each point, (b n)."""
+    check_point_weights(weights, mask, x.shape[1], shard=shard)
+    check_batch(len(x), weights=weights, mask=mask)
+    factor = None if weights is None else weights.to(x.dtype)
+    if mask is not None:
+        factor = mask.to(x.dtype) if factor is None else factor * mask.to(x.dtype)
+    return None if factor is None else factor.expand(x.shape[:2])

@@ -1,0 +1,153 @@
+"""Our network: what it has beside the tests of all networks."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from funcattn.models import MODELS, build_model
+from funcattn.models.functional_operator import FunctionalOperator
+from funcattn.nn.operator import (
+    FourierMap,
+    LocalStencil,
+    MetricAttention,
+    ModewiseMap,
+    PartitionAttention,
+)
+from funcattn.problem import Field, Problem
+
+SMALL = {"width": 8, "layers": 2, "modes": 4, "bases": 5, "reach": 1 / 8}
+
+
+def kinds(network: nn.Module) -> set[type]:
+    every = (PartitionAttention, FourierMap, ModewiseMap, MetricAttention, LocalStencil)
+    return {type(module) for module in network.modules()} & set(every)
+
+
+@pytest.mark.parametrize(
+    ("grid", "periodic", "parts"),
+    [
+        (False, False, {PartitionAttention}),
+        (False, True, {PartitionAttention}),
+        (True, False, {MetricAttention, ModewiseMap, LocalStencil}),
+        (True, True, {FourierMap}),
+    ],
+)
+def test_the_points_decide_the_parts(grid: bool, periodic: bool, parts: set[type]) -> None:
+    problem = Problem(
+        2, (Field("a"),), (Field("u"),), grid=grid, periodic=periodic, points=35 if grid else None
+    )
+    entry = MODELS["functional_operator"]
+    given = entry.form(problem).settings(**SMALL)
+    network = build_model("functional_operator", given, problem)
+    assert kinds(network) == parts
+    out = network(torch.rand(2, 35, 2), torch.rand(2, 35, 1), grid=(5, 7) if grid else None)
+    assert out.shape == (2, 35, 1)
+
+
+@pytest.mark.parametrize("model", ["cloud", "grid", "torus"])
+def test_fields_keep_their_size_at_the_start(model: str) -> None:
+    torch.manual_seed(0)
+    network = FunctionalOperator(
+        2, 1, 1, width=64, layers=4, grid=model != "cloud", periodic=model == "torus"
+    )
+    axis = torch.arange(24) / 24
+    positions = torch.cartesian_prod(axis, axis)[None]
+    values = torch.sin(7 * positions[..., :1]) + torch.cos(5 * positions[..., 1:])
+    out = network(positions, values, grid=(24, 24))
+    assert 0.05 < out.std() < 20
+
+
+def smooth(n: int, *, periodic: bool) -> tuple[Tensor, Tensor]:
+    x = torch.arange(n).double() / (n if periodic else n - 1)
+    values = (2 * torch.pi * x).sin() + 0.3 * (4 * torch.pi * x).cos()
+    return x[None, :, None], values[None, :, None]
+
+
+@pytest.mark.parametrize("periodic", [False, True], ids=["interval", "circle"])
+def test_on_finer_grids_its_fields_converge(periodic: bool) -> None:
+    torch.manual_seed(0)
+    network = FunctionalOperator(1, 1, 1, **SMALL, grid=True, periodic=periodic).double()
+    end = 0 if periodic else 1
+
+    def at_eighths(n: int) -> Tensor:
+        positions, values = smooth(n + end, periodic=periodic)
+        return network(positions, values, grid=(n + end,))[0, :: n // 8, 0]
+
+    exact = at_eighths(2048)
+    errors = [(at_eighths(n) - exact).abs().max() for n in (16, 32, 64)]
+    assert errors[0] < 0.3 * exact.std()
+    # The trapezoid rule is of second order, and better where everything is periodic.
+    assert errors[1] < errors[0] / 3.5
+    assert errors[2] < errors[1] / 3.5
+
+
+def test_on_a_cloud_its_fields_converge_with_the_points() -> None:
+    torch.manual_seed(0)
+    network = FunctionalOperator(1, 1, 1, **SMALL).double()
+
+    def at_probe(n: int) -> Tensor:
+        x = torch.cat([torch.tensor([0.2, 0.5, 0.9]), (torch.arange(n) + 0.5) / n]).double()
+        values = (2 * torch.pi * x).sin()
+        weights = torch.cat([torch.zeros(3), torch.ones(n) / n]).double()
+        out = network(x[None, :, None], values[None, :, None], weights=weights[None])
+        return out[0, :3, 0]
+
+    exact = at_probe(4096)
+    errors = [(at_probe(n) - exact).abs().max() for n in (32, 64, 128)]
+    assert errors[1] < errors[0] / 3.5
+    assert errors[2] < errors[1] / 3.5
+
+
+def test_on_a_circle_it_starts_as_a_network_that_moves_with_its_input(
+    assert_equal_to_rounding: Any,
+) -> None:
+    torch.manual_seed(0)
+    network = FunctionalOperator(1, 1, 1, **SMALL, grid=True, periodic=True).double()
+    positions, values = smooth(32, periodic=True)
+    moved = network(positions, values.roll(5, 1), grid=(32,))
+    assert_equal_to_rounding(moved, network(positions, values, grid=(32,)).roll(5, 1))
+    # It may learn otherwise: positions are among its inputs.
+    network(positions, values, grid=(32,)).square().sum().backward()
+    assert network.lift.weight.grad is not None
+    assert (network.lift.weight.grad.abs().amax(0) > 0).all()
+
+
+def test_it_can_be_compiled_to_a_graph_that_gives_the_same(assert_equal_to_rounding: Any) -> None:
+    torch.manual_seed(0)
+    network = FunctionalOperator(2, 1, 1, **SMALL, grid=True).double().eval()
+    x, a = torch.rand(1, 63, 2).double(), torch.rand(1, 63, 1).double()
+    program = torch.export.export(network, (x, a), {"grid": (7, 9)})
+    assert_equal_to_rounding(program.module()(x, a, grid=(7, 9)), network(x, a, grid=(7, 9)))
+
+
+@pytest.mark.parametrize("modes", [0, (3,), (3, 0), (2, 2, 2)], ids=str)
+def test_modes_are_positive_and_one_for_each_axis(modes: Any) -> None:
+    with pytest.raises(ValueError, match="modes: expected a positive number, or one for each of 2"):
+        FunctionalOperator(2, 1, 1, modes=modes, grid=True)
+
+
+def test_there_is_at_least_one_block() -> None:
+    with pytest.raises(ValueError, match="layers: expected at least 1, got 0"):
+        FunctionalOperator(2, 1, 1, layers=0)
+
+
+def test_a_network_for_grids_says_so_without_one() -> None:
+    network = FunctionalOperator(2, 1, 1, **SMALL, grid=True)
+    with pytest.raises(ValueError, match="grid: expected 2 axis lengths"):
+        network(torch.rand(1, 12, 2), torch.rand(1, 12, 1))
+
+
+def test_muon_gets_the_matrices_of_the_blocks_with_their_stacks() -> None:
+    from funcattn.training.muon import matrices_of
+
+    network = FunctionalOperator(2, 1, 1, **SMALL, grid=True)
+    taken = matrices_of(network)
+    names = {name for name, p in network.named_parameters() if p in taken}
+    assert {name.split(".", 2)[2] for name in names} == {
+        "before.weight",
+        "after.weight",
+        "branches.0.to_coefficient.weight",
+        "branches.1.weight",
+    }
