@@ -1,5 +1,6 @@
 """MATLAB files of our own: both formats give the same arrays, and appear whole or not at all."""
 
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,8 @@ def test_only_the_selection_stays_in_memory(tmp_path: Path, fmt: Format) -> None
         tracemalloc.stop()
     assert part.shape == (10, 8, 8)
     assert kept < array.nbytes / 50
-    # Format 5 is read whole first, which also shows that the measure notices.
-    assert (peak < array.nbytes / 50) == (fmt == "7.3")
+    # Format 5 is read whole, but by another process.
+    assert peak < array.nbytes / 50
 
 
 @in_both
@@ -251,8 +252,8 @@ def test_a_write_that_fails_leaves_the_old_file(
 
     path = tmp_path / "a.mat"
     write_matlab(path, {"u": numbers(2, 3)}, format=fmt)
-    for writer in ("savemat", "_write_73"):
-        monkeypatch.setattr(matlab, writer, fail)
+    monkeypatch.setattr("scipy.io.savemat", fail)
+    monkeypatch.setattr(matlab, "_write_73", fail)
     with pytest.raises(OSError, match="disk full"):
         write_matlab(path, {"u": numbers(4, 3)}, format=fmt)
     assert list(tmp_path.iterdir()) == [path]
@@ -265,7 +266,7 @@ def test_a_write_replaces_the_file_at_once(
 ) -> None:
     path = tmp_path / "a.mat"
     write_matlab(path, {"u": numbers(2, 3)}, format=fmt)
-    replace = matlab.os.replace
+    replace = os.replace
 
     def watched(aside: Path, target: Path) -> None:
         # What is renamed is whole, and the old file is there until then.
@@ -273,7 +274,7 @@ def test_a_write_replaces_the_file_at_once(
         np.testing.assert_array_equal(read_matlab(target, ["u"])["u"], numbers(2, 3))
         replace(aside, target)
 
-    monkeypatch.setattr(matlab.os, "replace", watched)
+    monkeypatch.setattr(os, "replace", watched)
     write_matlab(path, {"u": numbers(4, 3)}, format=fmt)
     assert list(tmp_path.iterdir()) == [path]
     np.testing.assert_array_equal(read_matlab(path, ["u"])["u"], numbers(4, 3))

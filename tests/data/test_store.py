@@ -53,7 +53,7 @@ FICKLE = Recipe("fickle", fickle)
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made in threads of this process, which start at once; the disk is not waited for."""
-    monkeypatch.setattr(module, "worker_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(module, "worker_pool", lambda workers, **_: ThreadPoolExecutor(workers))
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -256,18 +256,20 @@ def test_a_full_disk_leaves_the_finished_shards_good(
         with pytest.raises(StoreError, match=r"No space left on device.*what was finished .* kept"):
             store.made(PLAIN, 0, 5)
     left = files(store.folder)
-    assert not [name for name in left if name.endswith(".part")]
+    assert not [name for name in left if ".part" in name]
     assert len([name for name in left if "shards" in name]) == (2 if when == "in a shard" else 5)
     assert_same(store.made(PLAIN, 0, 5), whole)
 
 
 @pytest.mark.usefixtures("here", "shard_each")
-def test_remains_of_a_kill_within_a_write_are_cleared(tmp_path: Path) -> None:
+@pytest.mark.parametrize("remains", [".{}.part", ".1234.part.{}"], ids=["of old", "of now"])
+def test_remains_of_a_kill_within_a_write_are_cleared(tmp_path: Path, remains: str) -> None:
     store = Store(tmp_path / "a")
-    shards = store.path(PLAIN, 0).with_suffix(".shards")
+    path = store.path(PLAIN, 0)
+    shards = path.with_suffix(".shards")
     shards.mkdir(parents=True)
-    (shards / ".00000000-00000003.h5.part").write_bytes(b"half of")
-    store.path(PLAIN, 0).with_name(f".{store.path(PLAIN, 0).name}.part").write_bytes(b"half of")
+    (shards / remains.format("00000000-00000003.h5")).write_bytes(b"half of")
+    path.with_name(remains.format(path.name)).write_bytes(b"half of")
     made = store.made(PLAIN, 0, 4)
     assert_same(made, Store(tmp_path / "whole").made(PLAIN, 0, 4))
     assert [name for name in files(store.folder) if "part" in name] == []
@@ -447,3 +449,20 @@ def test_a_scheduler_that_is_not_there_is_said(
 def test_what_a_recipe_says_is_json(tmp_path: Path) -> None:
     assert json.loads(json.dumps(dict(DARCY.parameters))) == DARCY.parameters
     assert Store(tmp_path).path(DARCY, 0).name == f"darcy-{DARCY.key(0)}.h5"
+
+
+@pytest.mark.usefixtures("here")
+def test_a_set_whose_shape_or_origin_was_changed_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = store.made(PLAIN, 0, 4).path
+    name = next(iter(StoredSet(path).provenance["fields"]))
+    with h5py.File(path, "r+") as file:
+        file[name].resize(3, axis=0)
+    with pytest.raises(StoreError, match="not those that were written"):
+        StoredSet(path).read(name, range(2))
+    path.unlink()
+    path = store.made(PLAIN, 0, 4).path
+    with h5py.File(path, "r+") as file:
+        file.attrs["provenance"] = file.attrs["provenance"].replace("0", "1")
+    with pytest.raises(StoreError, match="not those that were written"):
+        len(StoredSet(path))

@@ -1,6 +1,7 @@
 """XML files of VTK: what VTK writes is read, what is written VTK reads, and damage is refused."""
 
 import base64
+import os
 import random
 import zlib
 from collections.abc import Callable
@@ -260,7 +261,10 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
         (text_file(count="-3"), "NumberOfPoints is '-3', not a number"),
         (text_file(count="99999999999999"), "99999999999999 points in [0-9]+ bytes"),
         (text_file(type="String"), "an array of type 'String', not of numbers"),
-        (text_file(width="99999999999"), "9 numbers in None, not 3 times 99999999999"),
+        (
+            text_file(width="99999999999"),
+            "more bytes in None than can come from a file of this length",
+        ),
         (text_file(connectivity="0 1 1 3"), "its lines are not chains of its points"),
         (text_file(connectivity="0 1 1 -2"), "its lines are not chains of its points"),
         (text_file(connectivity="0 1 1"), "3 numbers in connectivity, not 4 times 1"),
@@ -273,7 +277,7 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
         (text_file().replace("PolyData", "UnstructuredGrid"), "VTKFile UnstructuredGrid, not Poly"),
         (text_file().replace("VTKFile", "html"), "its end, </VTKFile>, is missing"),
         (text_file(head='<VTKFile type="PolyData" compressor="vtkLZ4DataCompressor">'), "vtkLZ4"),
-        (text_file(head='<VTKFile type="PolyData" header_type="Bit">'), "of type 'Bit'"),
+        (text_file(head='<VTKFile type="PolyData" header_type="Bit">'), "header_type is 'Bit'"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]>" + text_file(), "it declares XML entities"),
         ("<?xml version='1.0' encoding='no-such'?>" + text_file(), "unknown encoding"),
         ("version https://git-lfs.github.com/spec/v1\n", "is missing"),
@@ -378,8 +382,53 @@ def test_a_write_that_fails_leaves_what_was_there(
     def full(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("funcattn.data.vtk_xml.os.replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="no space left"):
         write_vtk(tmp_path / "a.vtp", example())
     assert [path.name for path in tmp_path.iterdir()] == ["a.vtp"]
     assert (tmp_path / "a.vtp").read_bytes() == before
+
+
+class TestAttacks:
+    """Files made to take memory or time: all are refused, and soon."""
+
+    def refused(self, path: Path, content: bytes, message: str) -> None:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_vtk(path, {"p": 1})
+
+    def whole(self, path: Path) -> bytes:
+        write_vtk(path, VtkPoints(np.eye(3), {"p": np.arange(3.0)}))
+        return path.read_bytes()
+
+    def test_a_header_of_floats(self, tmp_path: Path) -> None:
+        content = self.whole(tmp_path / "a.vtu")
+        bad = content.replace(b'header_type="UInt64"', b'header_type="Float64"')
+        assert bad != content
+        self.refused(tmp_path / "a.vtu", bad, "header_type is 'Float64'")
+
+    def test_a_number_of_components_that_the_file_cannot_hold(self, tmp_path: Path) -> None:
+        content = self.whole(tmp_path / "a.vtu")
+        bad = content.replace(b'Name="p"', b'Name="p" NumberOfComponents="900000000"')
+        self.refused(tmp_path / "a.vtu", bad, "than can come from a file of this length")
+
+    def test_a_bomb_of_zeros(self, tmp_path: Path) -> None:
+        write_vtk(tmp_path / "a.vtu", VtkPoints(np.eye(3), {"p": np.zeros(3)}))
+        content = (tmp_path / "a.vtu").read_bytes()
+        packed = zlib.compress(bytes(10**8), 9)
+        head = np.array([1, 10**8, 0, len(packed)], "<u8").tobytes()
+        start = content.index(b"_", content.index(b"<AppendedData")) + 1
+        offset = len(content) - start - len(b"</AppendedData></VTKFile>\n")
+        bomb = content.replace(b"</AppendedData>", head + packed + b"</AppendedData>")
+        field = bomb.index(b'Name="p"')
+        before, after = bomb[:field], bomb[field:]
+        after = after.replace(
+            b'offset="0"', f'offset="{offset}" NumberOfComponents="4166666"'.encode()
+        )
+        self.refused(tmp_path / "a.vtu", before + after, "than can come from a file of this length")
+
+    def test_marks_of_appended_data_without_an_end_take_linear_time(self, tmp_path: Path) -> None:
+        # Quadratic time would be an hour.
+        self.refused(
+            tmp_path / "a.vtu", b"<AppendedData" * 1_000_000 + b"</VTKFile>", "another kind"
+        )

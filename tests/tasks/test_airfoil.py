@@ -27,7 +27,7 @@ def test_points_of_the_grid_go_in_and_the_mach_number_comes_out(store: Store) ->
 def test_stencils_reach_one_cell_along_both_axes() -> None:
     for profile in ("paper", "cpu", "smoke"):
         settings = Airfoil.defaults(profile, "modern")
-        step = settings.data.stride * settings.data.coarsening
+        step = settings.data.use_every * settings.data.coarsening
         assert settings.network.reach == (step / 220, step / 50)
 
 
@@ -36,7 +36,7 @@ def test_both_sides_of_the_wake_are_at_one_place(store: Store) -> None:
     torch.testing.assert_close(positions[0, 0], positions[-1, 0])
 
 
-@pytest.mark.parametrize(("stride", "coarsening"), [(3, 1), (0, 1), (2, 2), (1, 10), (-1, -1)])
-def test_grids_that_are_not_nested_are_refused(stride: int, coarsening: int) -> None:
-    with pytest.raises(ValueError, match=r"stride times coarsening: expected 1, 2, 5 or 10, the"):
-        AirfoilData(stride=stride, coarsening=coarsening)
+@pytest.mark.parametrize(("every", "coarsening"), [(3, 1), (0, 1), (2, 2), (1, 10), (-1, -1)])
+def test_grids_that_are_not_nested_are_refused(every: int, coarsening: int) -> None:
+    with pytest.raises(ValueError, match=r"use_every times coarsening: expected 1, 2, 5 or 10"):
+        AirfoilData(use_every=every, coarsening=coarsening)

@@ -14,7 +14,7 @@ from funcattn.settings import Preset, Profile, changed
 from funcattn.tasks.airfrans import VISCOSITY, Airfrans, AirfransData, wall_shear
 from funcattn.tasks.losses import rank_correlation
 from funcattn.training.loop import Trainer
-from funcattn.training.setup import build_surrogate
+from funcattn.training.setup import build_network
 
 
 def smoke(**data: Any) -> Airfrans:
@@ -265,7 +265,7 @@ def test_the_settings_of_every_profile_train(
     small = smoke()
     splits = small.splits(store)
     task._deviation = small._deviation
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     trainer = Trainer(
         task, splits, surrogate, tmp_path, fabric=Fabric(accelerator="cpu", devices=1)
     )
@@ -283,6 +283,6 @@ def test_too_few_cases_for_a_split_are_said(store: Store) -> None:
 
 
 def test_the_lattice_covers_the_box_of_the_benchmark() -> None:
-    encoding = build_surrogate(smoke()).network.encoding
+    encoding = build_network(smoke()).network.encoding
     assert encoding.lower == (-2.0, -1.5)
     assert encoding.upper == (4.0, 1.5)

@@ -16,7 +16,7 @@ from funcattn.tasks import TASKS, Splits
 from funcattn.tasks.darcy import Darcy, DarcyData
 from funcattn.tasks.losses import relative_gradient, relative_l2
 from funcattn.training.loop import Trainer
-from funcattn.training.setup import build_surrogate
+from funcattn.training.setup import build_network
 
 SMOKE = Darcy.defaults("smoke", "modern")
 
@@ -68,13 +68,13 @@ def test_a_sample_is_a_field_on_its_grid(splits: Splits) -> None:
 
 
 def test_a_set_serves_every_stride_that_it_holds(store: Store, splits: Splits) -> None:
-    how = replace(SMOKE.data, stride=8)
+    how = replace(SMOKE.data, use_every=8)
     coarse = Darcy(replace(SMOKE, data=how)).splits(store)
     assert coarse.train[0].grid == (3, 3)
     np.testing.assert_array_equal(
         coarse.train[0].target.reshape(3, 3), splits.train[0].target.reshape(9, 9)[::4, ::4]
     )
-    kept = Darcy(replace(SMOKE, data=replace(SMOKE.data, keep=2)))
+    kept = Darcy(replace(SMOKE, data=replace(SMOKE.data, store_every=2)))
     assert kept.recipe() != Darcy(SMOKE).recipe()
     assert kept.splits(store).fingerprint == splits.fingerprint
 
@@ -88,16 +88,21 @@ def test_the_fingerprint_is_of_the_content(store: Store, splits: Splits, tmp_pat
     assert Darcy(SMOKE).splits(Store(tmp_path)).fingerprint != splits.fingerprint
 
 
-@pytest.mark.parametrize("keep", [3, 0, -2])
-def test_a_stride_that_does_not_fit_what_is_stored_is_refused(keep: int) -> None:
-    with pytest.raises(ValueError, match=f"keep: expected a divisor of the stride, 4, got {keep}"):
-        DarcyData(nodes=17, stride=4, keep=keep)
+@pytest.mark.parametrize("stored", [3, 0, -2])
+def test_a_grid_of_which_not_all_is_stored_is_refused(stored: int) -> None:
+    with pytest.raises(ValueError, match=f"store_every: .* divisor of use_every = 4.*{stored}"):
+        DarcyData(nodes=17, use_every=4, store_every=stored)
 
 
-@pytest.mark.parametrize("stride", [3, 5, 0, -2])
-def test_a_grid_that_is_not_nested_is_refused(stride: int) -> None:
-    with pytest.raises(ValueError, match=f"stride: expected a divisor of nodes - 1 = 16.*{stride}"):
-        DarcyData(nodes=17, stride=stride)
+@pytest.mark.parametrize("every", [3, 5, 0, -2])
+def test_a_grid_that_is_not_nested_is_refused(every: int) -> None:
+    with pytest.raises(ValueError, match=f"use_every: .* divisor of nodes - 1 = 16.*{every}"):
+        DarcyData(nodes=17, use_every=every)
+
+
+def test_old_names_are_read() -> None:
+    old = {"nodes": 17, "stride": 4, "keep": 2}
+    assert changed(DarcyData(), old) == DarcyData(nodes=17, use_every=4, store_every=2)
 
 
 def test_loss_and_metric_are_those_of_the_paper(splits: Splits, generator: torch.Generator) -> None:
@@ -129,7 +134,7 @@ def test_the_settings_of_every_profile_train_on_a_small_grid(
     settings = Darcy.defaults(profile, preset)
     assert changed(settings, json.loads(json.dumps(asdict(settings)))) == settings
     task = Darcy(changed(settings, {"optimisation": {"epochs": 10}}))
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     few = Splits(splits.train[:4], splits.validation[:1], splits.test[:1], splits.fingerprint)
     fabric = Fabric(accelerator="cpu", devices=1)
     trainer = Trainer(task, few, surrogate, tmp_path, fabric=fabric)
@@ -146,7 +151,7 @@ def test_the_presets_are_what_they_are_called() -> None:
     assert (how.optimiser, how.clip, how.reduction, how.epochs) == ("adamw", 0.1, "sum", 500)
     assert (how.batch, how.rate, how.weight_decay, how.schedule) == (4, 1e-3, 1e-5, "one_cycle")
     assert (paper.network.width, paper.network.layers, paper.network.bases) == (128, 8, 64)
-    assert (paper.data.nodes, paper.data.stride, paper.data.test) == (421, 5, 200)
+    assert (paper.data.nodes, paper.data.use_every, paper.data.test) == (421, 5, 200)
     assert modern.optimisation.optimiser == "muon"
     assert replace(modern, optimisation=how) == paper
     assert TASKS["darcy"] is Darcy

@@ -44,10 +44,15 @@ def test_the_papers_settings() -> None:
     settings = DarcyNotch.defaults("paper", "paper")
     how, data = settings.optimisation, settings.data
     assert (how.optimiser, how.rate, how.epochs, how.batch) == ("adamw", 1e-3, 500, 25)
-    assert (data.train + data.validation, data.test, data.nodes, data.stride) == (1900, 100, 101, 2)
+    assert (data.train + data.validation, data.test, data.nodes, data.use_every) == (
+        1900,
+        100,
+        101,
+        2,
+    )
 
 
-@pytest.mark.parametrize("stride", [0, 3, -1])
-def test_a_grid_that_is_not_nested_is_refused(stride: int) -> None:
-    with pytest.raises(ValueError, match=f"stride: expected a divisor .* = 100.*{stride}"):
-        DarcyNotchData(stride=stride)
+@pytest.mark.parametrize("every", [0, 3, -1])
+def test_a_grid_that_is_not_nested_is_refused(every: int) -> None:
+    with pytest.raises(ValueError, match=f"use_every: expected a divisor .* = 100.*{every}"):
+        DarcyNotchData(use_every=every)

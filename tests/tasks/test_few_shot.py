@@ -10,16 +10,16 @@ from torch import Tensor
 
 from funcattn.data import Batch, Sample, Store, collate
 from funcattn.models.few_shot import FewShotRegressor
-from funcattn.settings import Preset, Profile
+from funcattn.settings import Preset, Profile, changed
 from funcattn.tasks.base import Splits
 from funcattn.tasks.few_shot import (
+    BASELINES,
     FewShot,
     FewShotData,
-    FewShotSettings,
     Sinusoids,
     error_by_observations,
-    settings_of_rival,
 )
+from funcattn.training.settings import with_model
 
 NOWHERE = Store(Path("not used"))
 
@@ -193,18 +193,12 @@ def test_the_paper_trains_for_50_000_iterations_of_8() -> None:
     ("model", "width", "rate"),
     [("intention", 1000, 3e-4), ("transolver", 256, 1e-4), ("softmax", 256, 1e-3)],
 )
-def test_rivals_have_the_settings_of_the_public_code(model: str, width: int, rate: float) -> None:
+def test_baselines_have_the_public_settings(model: str, width: int, rate: float) -> None:
     ours = FewShot.defaults("paper", "paper")
-    theirs = settings_of_rival(ours, model)
-    assert isinstance(theirs, FewShotSettings)
+    theirs = changed(with_model(ours, model, "paper"), BASELINES[model])
     assert (theirs.model, theirs.network.width, theirs.optimisation.rate) == (model, width, rate)
     assert theirs.data == ours.data
     assert theirs.optimisation.epochs == ours.optimisation.epochs
-
-
-def test_an_unknown_rival_is_told_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="model: expected one of intention, transolver, softmax"):
-        settings_of_rival(FewShot.defaults("paper", "paper"), "nobody")
 
 
 def test_errors_by_observations_are_of_the_same_functions_at_every_size() -> None:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from funcattn.data import Batch, Store
-from funcattn.settings import Preset, Profile, RunSettings
+from funcattn.problem import Field, Problem
+from funcattn.settings import RunSettings
 from funcattn.tasks.base import Splits
 from funcattn.tasks.in_time import Autoregressive, Timed
 
@@ -14,10 +15,6 @@ class Toy:
     """What the two kinds leave open."""
 
     name: ClassVar = "toy"
-
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> RunSettings:
-        raise NotImplementedError
 
     def splits(self, store: Store) -> Splits:
         raise NotImplementedError
@@ -30,12 +27,20 @@ class Toy:
 
 
 class ToyFrames(Toy, Autoregressive):
+    problem = Problem(2, (Field("u", 2),), (Field("u"),))
     frames: ClassVar = 5
 
 
-class ToyTimes(Toy, Timed):
+class ToyFlow(Toy, Autoregressive):
+    """Frames of two fields, of which the last two are given."""
+
+    problem = Problem(2, (Field("before", 6),), (Field("velocity", 2), Field("pressure")))
     frames: ClassVar = 4
-    outputs: ClassVar = 2
+
+
+class ToyTimes(Toy, Timed):
+    problem = Problem(2, (), (Field("u", 2),), time=True)
+    frames: ClassVar = 4
 
 
 class Sum(nn.Module):
@@ -89,3 +94,42 @@ def test_times_run_from_zero_to_one_and_reach_the_network() -> None:
     prediction = ToyTimes(RunSettings("toy")).predict(network, batch)
     assert prediction.shape == (2, 4, 5, 3)
     assert prediction[1, 0, :, 2].tolist() == [0, 0.25, 0.5, 0.75, 1]
+
+
+class SumOfFrames(nn.Module):
+    """The next frame of three channels is the sum of the last two, times 1, 2 and 3."""
+
+    def forward(self, positions: Tensor, values: Tensor, **points: object) -> Tensor:  # noqa: ARG002
+        return values.unflatten(-1, (2, 3)).sum(-2) * torch.tensor([1.0, 2.0, 3.0])
+
+
+def flow(target: Tensor) -> Batch:
+    return Batch(torch.zeros(1, 5, 2), torch.ones(1, 5, 6), target)
+
+
+def test_frames_of_several_fields_follow_from_the_networks_own() -> None:
+    task = ToyFlow(RunSettings("toy"))
+    assert task.target_axes == (4, 3)
+    prediction = task.predict(SumOfFrames().eval(), flow(torch.zeros(1, 5, 4, 3)))
+    assert prediction.shape == (1, 5, 4, 3)
+    expected = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    for _ in range(4):
+        pairs = zip(expected[-2], expected[-1], (1, 2, 3), strict=True)
+        expected.append([(a + b) * factor for a, b, factor in pairs])
+    assert prediction[0, 2].tolist() == expected[2:]
+
+
+def test_frames_of_several_fields_follow_from_the_true_ones_in_training() -> None:
+    truth = torch.arange(12.0).reshape(1, 1, 4, 3).expand(1, 5, 4, 3)
+    prediction = ToyFlow(RunSettings("toy")).predict(SumOfFrames().train(), flow(truth))
+    frames = torch.cat([torch.ones(2, 3), truth[0, 0]])
+    factors = torch.tensor([1.0, 2.0, 3.0])
+    torch.testing.assert_close(prediction[0, 4], (frames[:4] + frames[1:5]) * factors)
+
+
+def test_frames_that_are_given_in_part_are_refused() -> None:
+    class Odd(ToyFlow):
+        problem = Problem(2, (Field("before", 5),), (Field("velocity", 2), Field("pressure")))
+
+    with pytest.raises(ValueError, match=r"input channels for whole frames of 3 .*, got 5"):
+        Odd(RunSettings("toy"))

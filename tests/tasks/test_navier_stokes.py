@@ -4,10 +4,11 @@ from lightning_fabric import Fabric
 
 from funcattn.data import Store, collate
 from funcattn.serve import Predictor
+from funcattn.settings import changed
 from funcattn.tasks.navier_stokes import NavierStokes, NavierStokesData
 from funcattn.training.loop import evaluate
 from funcattn.training.report import _look
-from funcattn.training.setup import build_surrogate
+from funcattn.training.setup import build_network
 
 SMOKE = NavierStokes.defaults("smoke", "modern")
 
@@ -41,7 +42,7 @@ def test_the_loss_is_a_mean_over_frames_and_the_metric_is_over_all_of_them(store
 def test_a_predictor_gives_all_frames(store: Store) -> None:
     task = NavierStokes(SMOKE)
     splits = task.splits(store)
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     surrogate.fit(
         [s.positions for s in splits.train[:]],
         [s.values for s in splits.train[:]],
@@ -60,7 +61,7 @@ def test_a_predictor_gives_all_frames(store: Store) -> None:
 def test_layers_are_counted_once_though_the_network_is_called_for_each_frame(store: Store) -> None:
     task = NavierStokes(SMOKE)
     sample = task.splits(store).test[0]
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     fabric = Fabric(accelerator="cpu", devices=1)
     assert len(evaluate(task, surrogate, [sample], fabric)[1]) == SMOKE.network.layers == 2
     assert list(_look(task, surrogate, sample)[1]) == ["layer 1", "layer 2"]
@@ -72,10 +73,33 @@ def test_the_papers_settings() -> None:
     assert (how.batch, how.clip, how.epochs, how.optimiser) == (2, 0.1, 500, "adamw")
     assert (network.width, network.bases, network.lattice) == (256, 32, 8)
     assert not network.share_basis
-    assert (settings.data.nodes, settings.data.keep) == (256, 64)
+    assert (settings.data.nodes, settings.data.store_every, settings.data.use_every) == (256, 4, 4)
 
 
-@pytest.mark.parametrize("stride", [0, 5, -1])
-def test_a_grid_that_is_not_nested_is_refused(stride: int) -> None:
-    with pytest.raises(ValueError, match=f"stride: expected a divisor of keep = 64, got {stride}"):
-        NavierStokesData(stride=stride)
+@pytest.mark.parametrize("every", [0, 5, -1])
+def test_a_grid_that_is_not_nested_is_refused(every: int) -> None:
+    with pytest.raises(ValueError, match=f"use_every: expected a divisor of nodes = 256.*{every}"):
+        NavierStokesData(use_every=every)
+    with pytest.raises(ValueError, match=r"store_every: expected a divisor of use_every = 2, .* 4"):
+        NavierStokesData(use_every=2)
+
+
+@pytest.mark.parametrize(
+    ("old", "nodes", "store_every", "use_every"),
+    [
+        ({"nodes": 256, "keep": 64, "stride": 1}, 256, 4, 4),
+        ({"nodes": 16, "keep": 8, "stride": 2}, 16, 2, 4),
+        ({"keep": 32}, 256, 8, 8),
+        ({"stride": 4}, 256, 4, 16),
+    ],
+)
+def test_old_settings_of_the_grid_mean_what_they_meant(
+    old: dict[str, int], nodes: int, store_every: int, use_every: int
+) -> None:
+    data = changed(NavierStokesData(), old)
+    assert data == NavierStokesData(nodes=nodes, store_every=store_every, use_every=use_every)
+
+
+def test_an_old_number_of_stored_points_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="keep: expected a divisor of nodes = 256, got 60"):
+        changed(NavierStokesData(), {"keep": 60})

@@ -36,5 +36,7 @@ def test_pictures_show_the_channel_and_not_the_unit_square(store: Store) -> None
 
 
 def test_a_stride_that_misses_a_wall_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"stride: expected a divisor of nodes - 1 = 128.*got 3"):
-        PipeData(stride=3)
+    with pytest.raises(
+        ValueError, match=r"use_every: expected a divisor of nodes - 1 = 128.*got 3"
+    ):
+        PipeData(use_every=3)

@@ -5,7 +5,7 @@ import torch
 from funcattn.data import Store, collate
 from funcattn.serve import Predictor
 from funcattn.tasks.plasticity import Plasticity, PlasticityData
-from funcattn.training.setup import build_surrogate
+from funcattn.training.setup import build_network
 
 SMOKE = Plasticity.defaults("smoke", "modern")
 GRID = (11, 4)
@@ -48,7 +48,7 @@ def test_training_sees_one_time_of_a_sample_and_evaluation_sees_all(store: Store
 def test_a_predictor_gives_the_motion_at_all_times(store: Store) -> None:
     task = Plasticity(SMOKE)
     splits = task.splits(store)
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     surrogate.fit(
         [s.positions for s in splits.train[:]],
         [s.values for s in splits.train[:]],

@@ -196,9 +196,9 @@ def network(rna: Rna) -> OperatorTransformer:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return OperatorTransformer(
-            rna.space,
-            rna.inputs,
-            rna.outputs,
+            rna.problem.space,
+            rna.problem.input_channels,
+            rna.problem.output_channels,
             width=how.width,
             layers=how.layers,
             attention=partial(FunctionalAttention, heads=how.heads, bases=how.bases),

@@ -15,7 +15,7 @@ from funcattn.settings import Preset, Profile, changed
 from funcattn.tasks import TASKS, Solved
 from funcattn.tasks.solved import GridData
 from funcattn.training.loop import Trainer
-from funcattn.training.setup import build_surrogate
+from funcattn.training.setup import build_network
 
 SOLVED = {name: task for name, task in TASKS.items() if issubclass(task, Solved)}
 names = pytest.mark.parametrize("name", SOLVED)
@@ -39,12 +39,12 @@ def test_sizes_and_shapes_are_those_that_the_task_says(name: str, store: Store) 
     for part in (splits.train, splits.test):
         sample = part[0]
         n = len(sample.positions)
-        assert sample.positions.shape == (n, task.space)
+        assert sample.positions.shape == (n, task.problem.space)
         assert sample.target.shape == (n, *task.target_axes)
         assert sample.target.dtype == sample.positions.dtype == torch.float32
-        assert (sample.values is None) == (task.inputs == 0)
+        assert (sample.values is None) == (task.problem.input_channels == 0)
         if sample.values is not None:
-            assert sample.values.shape == (n, task.inputs)
+            assert sample.values.shape == (n, task.problem.input_channels)
             assert sample.values.dtype == torch.float32
         assert (sample.grid is None) == (task.cells("train") is None)
         if part is splits.train:
@@ -55,8 +55,16 @@ def test_sizes_and_shapes_are_those_that_the_task_says(name: str, store: Store) 
             assert sample.weights.sum() == pytest.approx(1)
         if isinstance(how, GridData):
             assert sample.positions.min() == 0
-            last = 1 - 1 / sample.grid[0] if task.periodic else 1
+            last = 1 - 1 / sample.grid[0] if task.problem.periodic else 1
             assert sample.positions.max() == pytest.approx(last)
+
+
+@names
+def test_its_arrays_are_those_of_its_public_files(name: str) -> None:
+    task = SOLVED[name]
+    theirs = {a: task.layout.arrays[a].axes for a in task.layout.needed}
+    assert theirs == {a: ("samples", *axes) for a, axes in task.arrays.items()}
+    assert task.layout.periodic == task.problem.periodic
 
 
 @names
@@ -170,10 +178,11 @@ def test_the_settings_of_every_profile_train_on_small_grids(
     assert changed(settings, json.loads(json.dumps(asdict(settings)))) == settings
     task = SOLVED[name](changed(settings, {"optimisation": {"epochs": 10}}))
     small = smoke(name).splits(store)
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     trainer = Trainer(task, small, surrogate, tmp_path, fabric=Fabric(accelerator="cpu", devices=1))
     before = {name: p.detach().clone() for name, p in surrogate.named_parameters()}
-    trainer._train(0, 0, torch.arange(1))
+    for step in range(2):  # the first is too short for gradients that are next to nothing
+        trainer._train(0, step, torch.arange(1))
     still = [n for n, p in surrogate.named_parameters() if torch.equal(p, before[n])]
     # At the start, gradients of temperatures may be too small to move them.
     assert [n for n in still if not n.endswith("temperature")] == []

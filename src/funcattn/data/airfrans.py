@@ -15,16 +15,21 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import KDTree
 
-from funcattn.data.vtk_xml import VtkPoints, read_vtk, write_vtk, write_whole
+from funcattn.arrays import Array, Indices
+from funcattn.data.vtk_xml import VtkPoints, read_vtk, write_vtk
+from funcattn.files import write_bytes
+from funcattn.lazy import LazyModule
 
-Array = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from scipy import spatial
+else:
+    spatial = LazyModule("scipy.spatial")
+
 Split = Literal["full", "scarce", "reynolds", "aoa"]
 
 VISCOSITY = 1.56e-5
@@ -226,7 +231,7 @@ def write_cases(
         write_vtk(mesh_file, mesh)
         write_vtk(outline_file, outline)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "manifest.json", json.dumps(lists, indent=1).encode())
+    write_bytes(folder / "manifest.json", json.dumps(lists, indent=1).encode())
 
 
 def public_split(
@@ -319,7 +324,7 @@ def _case(name: str, mesh: VtkPoints, outline: VtkPoints) -> dict[str, Array]:
     length = 0.5 * (step + np.roll(step, 1))
 
     # Where nodes coincide they are all on the surface, one after the other, and share the length.
-    away, found = KDTree(rim[loop]).query(where, distance_upper_bound=_SAME)
+    away, found = spatial.KDTree(rim[loop]).query(where, distance_upper_bound=_SAME)
     on, rank = np.isfinite(away), np.asarray(found)
     shared = np.bincount(rank[on], minlength=len(loop))
     still = ~on & (velocity == 0.0).all(axis=1)

@@ -11,23 +11,30 @@ Only full, real, numeric arrays are read or written. Cells, structures, objects,
 sparse and complex arrays are refused.
 """
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import h5py
 import numpy as np
 import numpy.typing as npt
-from scipy.io import loadmat, savemat, whosmat
+
+from funcattn.data.foreign import check_file, check_size, open_hdf5, reading
+from funcattn.data.sandbox import read_apart
+from funcattn.files import whole_file
+from funcattn.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = LazyModule("h5py")
 
 Format = Literal["5", "7.3"]
 ALL_ROWS = slice(None)
 
-_NUMERIC: dict[str, np.dtype[Any]] = {
+NUMERIC: dict[str, np.dtype[Any]] = {
     "double": np.dtype(np.float64),
     "single": np.dtype(np.float32),
     **{
@@ -39,6 +46,7 @@ _NUMERIC: dict[str, np.dtype[Any]] = {
 # The last four bytes of the 128-byte header: the version, then MI in the file's byte order.
 _VERSIONS: dict[bytes, Format] = {b"\0\1IM": "5", b"\1\0MI": "5", b"\0\2IM": "7.3"}
 _USER_BLOCK = 512
+_EXPECTED = "a whole MATLAB file"
 _LARGEST = 2**31
 # What is found in the place of a MATLAB file, by its first bytes, and what to do then.
 _STRANGERS = {
@@ -80,12 +88,12 @@ def list_matlab(path: str | Path) -> dict[str, MatlabVariable]:
     path = Path(path)
     variables: dict[str, MatlabVariable] = {}
     if _format(path) == "5":
-        with _named_damage(path):
-            for name, shape, kind in whosmat(path, appendmat=False):
-                # Of two variables with one name the first counts, as it does for loadmat.
-                variables.setdefault(name, MatlabVariable(tuple(map(int, shape)), kind))
+        facts, _ = read_apart(path, "matlab_list", expected=_EXPECTED)
+        for name, shape, kind in facts["variables"]:
+            # Of two variables with one name the first counts, as it does for loadmat.
+            variables.setdefault(name, MatlabVariable(tuple(shape), kind))
     else:
-        with _named_damage(path), _open_hdf5(path) as file:
+        with _named_damage(path), open_hdf5(path, _EXPECTED) as file:
             # MATLAB keeps the contents of cells and objects in groups like #refs#.
             names = [name for name in file if not name.startswith("#")]
             variables = {name: _hdf5_variable(file[name]) for name in names}
@@ -144,7 +152,7 @@ def read_matlab(
     for name, selection in chosen.items():
         with _named_damage(path):
             part = read(path, name, selection)
-        dtype = _NUMERIC[variables[name].kind]
+        dtype = NUMERIC[variables[name].kind]
         if not np.can_cast(part.dtype, dtype, "safe"):
             raise ValueError(
                 f"{path}: expected real numbers of class {variables[name].kind} in {name}, got "
@@ -186,7 +194,7 @@ def write_matlab(
                 f"most 63, got {name!r}: rename it"
             )
         numbers[name] = np.atleast_2d(array)
-        if _native(numbers[name].dtype) not in _NUMERIC.values():
+        if _native(numbers[name].dtype) not in NUMERIC.values():
             raise ValueError(
                 f"{path}: expected real numeric arrays, got {name} of type {array.dtype}: convert "
                 "it, to float64 for instance"
@@ -201,15 +209,13 @@ def write_matlab(
                 f"{path}: expected less than 2 GiB a variable in format 5, got {name} with "
                 f'{numbers[name].nbytes / 2**30:.1f} GiB: write it with format="7.3"'
             )
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with whole_file(path) as aside:
         if format == "5":
+            from scipy.io import savemat
+
             savemat(aside, numbers, appendmat=False)
         else:
             _write_73(aside, numbers)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def describe(variables: Mapping[str, MatlabVariable]) -> str:
@@ -219,6 +225,7 @@ def describe(variables: Mapping[str, MatlabVariable]) -> str:
 
 def _format(path: Path) -> Format:
     """The format by the first bytes, or an error that says what the file is instead."""
+    check_file(path)
     with path.open("rb") as stream:
         head = stream.read(_USER_BLOCK)
     if head[124:128] in _VERSIONS:
@@ -233,12 +240,7 @@ def _format(path: Path) -> Format:
     raise ValueError(f"{path}: expected a MATLAB file of format 5 or 7.3, got {found}: {remedy}")
 
 
-def _open_hdf5(path: Path) -> h5py.File:
-    # A reader needs no lock, and some network and read-only file systems have none to give.
-    return h5py.File(path, "r", locking=False)
-
-
-def _hdf5_variable(item: h5py.Dataset | h5py.Group) -> MatlabVariable:
+def _hdf5_variable(item: "h5py.Dataset | h5py.Group") -> MatlabVariable:
     label = item.attrs.get("MATLAB_class", b"without MATLAB_class")
     kind = label.decode() if isinstance(label, bytes) else str(label)
     if not isinstance(item, h5py.Dataset):
@@ -248,25 +250,16 @@ def _hdf5_variable(item: h5py.Dataset | h5py.Group) -> MatlabVariable:
     return MatlabVariable((0,) if "MATLAB_empty" in item.attrs else item.shape[::-1], kind)
 
 
-@contextmanager
-def _named_damage(path: Path) -> Iterator[None]:
+def _named_damage(path: Path) -> AbstractContextManager[None]:
     """Whatever a damaged byte leads scipy or HDF5 to raise becomes one error that says so."""
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise ValueError(
-            f"{path}: expected a whole MATLAB file, got one that is cut short or damaged "
-            f"({type(error).__name__}: {error}): download or copy it again"
-        ) from error
+    return reading(path, _EXPECTED)
 
 
 def _selection(
     path: Path, name: str, variable: MatlabVariable, rows: slice, stride: int | Sequence[int]
 ) -> tuple[slice, ...]:
     """What to take of each axis of a variable that can be read."""
-    if variable.kind not in _NUMERIC or 0 in variable.shape or len(variable.shape) < 2:
+    if variable.kind not in NUMERIC or 0 in variable.shape or len(variable.shape) < 2:
         raise ValueError(
             f"{path}: expected a full numeric array in {name}, not empty, with two axes or more, "
             f"got {variable}: convert it in MATLAB, by double or full for instance"
@@ -289,13 +282,20 @@ def _selection(
 
 
 def _read_5(path: Path, name: str, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = loadmat(path, appendmat=False, variable_names=[name])[name]
-    return array[selection]
+    # In a process of its own: on damaged files scipy may end it.
+    parts = [[each.start, each.stop, each.step] for each in selection]
+    return read_apart(path, "matlab_read", name, parts, expected=_EXPECTED)[1]["part"]
 
 
 def _read_73(path: Path, name: str, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
-    with _open_hdf5(path) as file:
-        part: npt.NDArray[Any] = file[name][selection[::-1]]
+    with open_hdf5(path, _EXPECTED) as file:
+        dataset = file[name]
+        length = path.stat().st_size
+        for shape in (dataset.shape, dataset.chunks or ()):
+            check_size(path, name, shape, dataset.dtype.itemsize, kept=length)
+        if dataset.external or dataset.is_virtual:
+            raise ValueError(f"{name} lies in another file")
+        part: npt.NDArray[Any] = dataset[selection[::-1]]
     return part.T
 
 
@@ -304,7 +304,7 @@ def _write_73(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     with h5py.File(path, "w", userblock_size=_USER_BLOCK, libver="earliest") as file:
         for name, array in arrays.items():
             dtype = _native(array.dtype)
-            kind = next(kind for kind, known in _NUMERIC.items() if known == dtype)
+            kind = next(kind for kind, known in NUMERIC.items() if known == dtype)
             dataset = file.create_dataset(name, data=array.T, dtype=dtype)
             # MATLAB wants text of fixed length.
             dataset.attrs["MATLAB_class"] = np.bytes_(kind)

@@ -4,13 +4,16 @@ Only real numbers are read or written. Python objects, which numpy would unpickl
 so are text, logicals, complex numbers, records and empty arrays.
 """
 
-import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from funcattn.data.foreign import check_file, reading
+from funcattn.files import whole_file
 
 
 def open_npy(path: str | Path) -> npt.NDArray[Any]:
@@ -32,6 +35,7 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
         array([[6., 9.]])
     """
     path = Path(path)
+    check_file(path)
     with path.open("rb") as stream:
         head = stream.read(40)
     if not head.startswith(np.lib.format.MAGIC_PREFIX):
@@ -41,17 +45,12 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
             f"{path}: expected a .npy file, got {found}: download the file itself, or save the "
             "array by numpy.save"
         )
-    try:
+    with reading(
+        path,
+        "a whole .npy file of plain numbers",
+        "download or copy it again, or save its numbers as an array of floats",
+    ):
         array = np.lib.format.open_memmap(path, mode="r")
-    except MemoryError:
-        raise
-    except Exception as error:
-        # Whatever damaged bytes of the header lead numpy to raise.
-        raise ValueError(
-            f"{path}: expected a whole .npy file of plain numbers, got one that is cut short or "
-            f"damaged, or holds Python objects ({type(error).__name__}: {error}): download or copy "
-            "it again, or save its numbers as an array of floats"
-        ) from error
     size, whole = path.stat().st_size, array.offset + array.nbytes
     if size != whole:
         raise ValueError(
@@ -76,18 +75,14 @@ def write_npy(arrays: Mapping[Path, npt.NDArray[Any]]) -> None:
     """
     for path, array in arrays.items():
         _check_numbers(path, array)
-    asides = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in arrays}
-    try:
+    with ExitStack() as stack:
+        # All are renamed at the end, when all have been written.
+        asides = {path: stack.enter_context(whole_file(path)) for path in arrays}
         for path, aside in asides.items():
             native = arrays[path].dtype.newbyteorder("=")
             with aside.open("wb") as stream:
                 # Without a name, so that the copy goes before the next one is made.
                 np.save(stream, np.asarray(arrays[path], native, order="C"), allow_pickle=False)
-        for path, aside in asides.items():
-            os.replace(aside, path)
-    finally:
-        for aside in asides.values():
-            aside.unlink(missing_ok=True)
 
 
 def _check_numbers(path: Path, array: npt.NDArray[Any]) -> None:

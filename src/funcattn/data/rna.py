@@ -7,8 +7,6 @@ farthest-point order, centred on the mean vertex, within radius 1; labels plus o
 data set's -1 is 0.
 """
 
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +16,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from funcattn.data.foreign import read_npz, read_text, reading
+
 CLASSES = 260
 READY_FILE = "rna_points_fps4096.npz"
 _KEYS = ("points", "labels", "count", "name", "split")
+_KINDS = ("f", "iu", "iu", "U", "U")
+"""Of numpy's types of the arrays."""
 
 Advance = Callable[[int, int], None]
 """Progress: called with (done, total)."""
@@ -83,7 +85,7 @@ class RnaFolder:
         path = self.folder / name
         if not path.is_file():
             raise FileNotFoundError(f"{path}: expected a list of meshes, one NAME.off a line")
-        lines = [line.strip() for line in path.read_text().splitlines()]
+        lines = [line.strip() for line in read_text(path).splitlines()]
         names = tuple(line.removesuffix(".off") for line in lines if line)
         for stem in names:
             # Names are file names: one with a folder in it would lead out of the data set.
@@ -134,21 +136,15 @@ class RnaFile:
                 f"{file}: expected the data set's folder, or a file like {READY_FILE}; there is "
                 "nothing here"
             )
-        try:
-            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-                if missing := [key for key in _KEYS if key not in archive]:
-                    raise ValueError(
-                        f"expected the arrays {', '.join(_KEYS)}, there is no {', '.join(missing)}"
-                    )
-                points, labels, count, name, split = (archive[key] for key in _KEYS)
-        except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(
-                f"{file}: expected a whole npz file of RNA clouds, got one that cannot be read "
-                f"({error}); copy it again"
-            ) from error
-        total = int(count.sum())
+        expected = "a whole npz file of RNA clouds"
+        with reading(file, expected, "copy it again"):
+            arrays = read_npz(file, _KEYS, words=("name", "split"), expected=expected)
+            points, labels, count, name, split = (arrays[key] for key in _KEYS)
+            kinds = [each.dtype.kind for each in (points, labels, count, name, split)]
+            if not all(k in known for k, known in zip(kinds, _KINDS, strict=True)):
+                raise ValueError(f"arrays of the kinds {', '.join(kinds)}")
+            total, clouds = int(count.sum()), len(count)
         shapes = [array.shape for array in (points, labels, count, name, split)]
-        clouds = len(count)
         if shapes != [(total, 3), (total,), (clouds,), (clouds,), (clouds,)] or (count < 1).any():
             raise ValueError(
                 f"{file}: expected as many points (n, 3) and labels (n) as the counts of its "
@@ -222,7 +218,7 @@ def farthest_point_sampling(
 def read_off_vertices(path: str | Path) -> npt.NDArray[np.float64]:
     """The vertices (n 3) of a mesh in the OFF format."""
     path = Path(path)
-    lines = [line.split("#")[0].strip() for line in path.read_text().splitlines()]
+    lines = [line.split("#")[0].strip() for line in read_text(path).splitlines()]
     lines = [line for line in lines if line]
     header = lines[0].split() if lines else []
     if not header or header[0] != "OFF":
@@ -256,7 +252,7 @@ def read_labels(path: str | Path) -> npt.NDArray[np.int64]:
     """The labels of a file with one integer a line, plus one."""
     path = Path(path)
     try:
-        labels = np.array(path.read_text().split(), dtype=np.int64) + 1
+        labels = np.array(read_text(path).split(), dtype=np.int64) + 1
     except ValueError as error:
         raise ValueError(f"{path}: expected one integer a line, got {error}") from error
     _check_labels(path, labels)

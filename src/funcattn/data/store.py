@@ -14,7 +14,6 @@ beside it. `attempts` says how many draws a sample took, `seconds` what it cost,
 
 import hashlib
 import json
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,18 +22,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock, Timeout
 
+from funcattn.arrays import Array
 from funcattn.data.workers import check_guarded, worker_pool
+from funcattn.errors import FuncattnError
+from funcattn.files import whole_file
+from funcattn.lazy import LazyModule
 from funcattn.pde.errors import NotConvergedError
 from funcattn.provenance import cpu_seconds, facts
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import filelock
+    import h5py
+else:
+    filelock, h5py = LazyModule("filelock"), LazyModule("h5py")
+
 Fields = Mapping[str, Array]
 Advance = Callable[[int, int], None]
 """Progress: called with (done, total)."""
@@ -46,9 +52,10 @@ _SHARD_SECONDS, _SHARD_BYTES = 10.0, 2**26
 _CLUSTER_SECONDS = 10
 """So long an answer of a cluster is waited for."""
 _RESERVED = ("attempts", "seconds")
+_SIGNATURE = "signature"
 
 
-class StoreError(Exception):
+class StoreError(FuncattnError):
     """A data set that cannot be made or read."""
 
 
@@ -132,11 +139,16 @@ class StoredSet:
             return file[name][int(ends[row - 1]) if row else 0 : int(ends[row])]
 
     @contextmanager
-    def _open(self) -> Iterator[h5py.File]:
+    def _open(self) -> "Iterator[h5py.File]":
         try:
             with h5py.File(self.path) as file:
+                if file.attrs.get(_SIGNATURE, _signature(file)) != _signature(file):
+                    raise ValueError("its arrays or its provenance are not those that were written")
                 yield file
-        except (OSError, KeyError) as error:
+        except StoreError:
+            raise
+        except Exception as error:
+            # Whatever damaged bytes lead HDF5 to raise.
             raise StoreError(
                 f"{self.path} is damaged ({error}); delete it, and it is made again"
             ) from error
@@ -193,12 +205,12 @@ class _Making:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Wait while another process makes this set, and show how far it is."""
-        lock = FileLock(self.path.with_name(f".{self.path.stem}.lock"))
+        lock = filelock.FileLock(self.path.with_name(f".{self.path.stem}.lock"))
         while True:
             try:
                 lock.acquire(timeout=0.5)
                 break
-            except Timeout:
+            except filelock.Timeout:
                 self.store.advance(min(self._done(), self.count), self.count)
         try:
             yield
@@ -231,8 +243,11 @@ class _Making:
     def _make(self, start: int) -> None:
         """Make samples in order, and write a shard now and then."""
         self.shards.mkdir(exist_ok=True)
-        for left in (*self.shards.glob(".*.part"), _aside(self.path)):
-            left.unlink(missing_ok=True)
+        # What was being written when the making was stopped.
+        name = self.path.name
+        for pattern in (f".*.part.{name}", f".{name}.part", f"{self.shards.name}/.*.part*"):
+            for left in self.path.parent.glob(pattern):
+                left.unlink(missing_ok=True)
         self.store.advance(start, self.count)
         job = partial(_make_one, self.recipe, self.seed)
         shard: list[Fields] = []
@@ -258,7 +273,9 @@ class _Making:
             yield from _by_cluster(self.store.scheduler, job, indices)
             return
         try:
-            with worker_pool(max(1, min(self.store.workers, len(indices)))) as pool:
+            workers = max(1, min(self.store.workers, len(indices)))
+            of_script = self.recipe.make.__module__ == "__main__"
+            with worker_pool(workers, reads_script=of_script) as pool:
                 yield from pool.map(job, indices)
         except BrokenProcessPool as error:
             raise StoreError(
@@ -299,6 +316,7 @@ class _Making:
                         "made": made,
                     }
                 )
+                file.attrs[_SIGNATURE] = _signature(file)
         for _, _, path in found:
             path.unlink()
         with suppress(OSError):
@@ -306,7 +324,7 @@ class _Making:
                 left.unlink()
             self.shards.rmdir()
 
-    def _append(self, file: h5py.File, samples: "Sequence[Fields] | Iterator[Fields]") -> None:
+    def _append(self, file: "h5py.File", samples: "Sequence[Fields] | Iterator[Fields]") -> None:
         """Samples at the end of the datasets, which the first one creates."""
         for sample in samples:
             for name, values in sample.items():
@@ -328,14 +346,10 @@ class _Making:
     @contextmanager
     def _written(self, path: Path) -> Iterator[Path]:
         """A name to write to; it becomes `path` if all went well, else it goes."""
-        aside = _aside(path)
         try:
-            yield aside
-            with aside.open("rb") as file:
-                os.fsync(file.fileno())
-            os.replace(aside, path)
+            with whole_file(path) as aside:
+                yield aside
         except OSError as error:
-            aside.unlink(missing_ok=True)
             raise StoreError(
                 f"{path} could not be written ({error}); what was finished before is kept, and the "
                 "same command goes on from there"
@@ -343,8 +357,8 @@ class _Making:
 
 
 def _dataset(
-    file: h5py.File, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, rows: int
-) -> h5py.Dataset:
+    file: "h5py.File", name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, rows: int
+) -> "h5py.Dataset":
     """A dataset that grows along its first axis, in checked and compressed chunks."""
     if name not in file:
         # Numbers that come one a sample share a chunk.
@@ -363,7 +377,14 @@ def _dataset(
     return file[name]
 
 
-def _samples(file: h5py.File, rows: range, ragged: frozenset[str]) -> Iterator[Fields]:
+def _signature(file: "h5py.File") -> str:
+    """A digest of everything that no checksum of a chunk covers: names, types, shapes, origin."""
+    arrays = {name: [str(each.dtype), list(each.shape)] for name, each in file.items()}
+    words = json.dumps([arrays, str(file.attrs.get("provenance"))], sort_keys=True)
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def _samples(file: "h5py.File", rows: range, ragged: frozenset[str]) -> Iterator[Fields]:
     """The samples of a file, one by one."""
     names = [name for name in file if not name.endswith(_ends(""))]
     for row in rows:
@@ -375,11 +396,6 @@ def _samples(file: h5py.File, rows: range, ragged: frozenset[str]) -> Iterator[F
             else:
                 sample[name] = np.asarray(file[name][row])
         yield sample
-
-
-def _aside(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
-    return path.with_name(f".{path.name}.part")
 
 
 def _ends(name: str) -> str:

@@ -9,11 +9,10 @@ VTK itself is not used: on damaged files its readers may end the whole process.
 
 import base64
 import lzma
-import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,9 +20,10 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from funcattn.arrays import Array, Indices
+from funcattn.data.foreign import check_file, memory_budget, reading
+from funcattn.files import write_bytes
 
 _KINDS = {".vtu": "UnstructuredGrid", ".vtp": "PolyData"}
 _TYPES = {
@@ -35,11 +35,15 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
     "vtkZLibDataCompressor": zlib.decompressobj,
     "vtkLZMADataCompressor": lzma.LZMADecompressor,
 }
+_APPENDED = re.compile(rb"<AppendedData([^>]{0,200})>\s{0,200}_")
 _VERTEX = 1
 """VTK's number for a cell that is a single point."""
+_POLYHEDRON = 42
+_MOST_PACKED, _ALWAYS = 200, 2**24
+"""All arrays of a file together take at most so many times its length, and so many bytes more."""
 
 
-def _no_edges() -> npt.NDArray[np.int64]:
+def _no_edges() -> Indices:
     return np.empty((0, 2), np.int64)
 
 
@@ -49,7 +53,7 @@ class VtkPoints:
 
     points: Array
     values: Mapping[str, Array]
-    edges: npt.NDArray[np.int64] = field(default_factory=_no_edges)
+    edges: Indices = field(default_factory=_no_edges)
     """Of the lines in a .vtp; none in a .vtu."""
     numbers: Mapping[str, Array] = field(default_factory=dict)
     """VTK's field data, which belongs to no point: (t,) or (t, k)."""
@@ -85,6 +89,7 @@ def read_vtk(
     """
     path = Path(path)
     kind = _kind(path)
+    check_file(path)
     content = path.read_bytes()
     with _named_damage(path):
         file = _File(content, kind)
@@ -128,12 +133,95 @@ def read_vtk(
         )
 
 
+@dataclass(frozen=True)
+class VtkGrid:
+    """Points (n, 3) with cells, and what is known on them."""
+
+    points: Array
+    connectivity: Array
+    offsets: Array
+    """(k + 1,), the first is 0."""
+    types: Array
+    polyhedra: Mapping[str, Array] = field(default_factory=dict)
+    """As `funcattn.data.cases.case.Cells` has them."""
+    point_data: Mapping[str, Array] = field(default_factory=dict)
+    cell_data: Mapping[str, Array] = field(default_factory=dict)
+    numbers: Mapping[str, Array] = field(default_factory=dict)
+
+
 def write_vtk(path: str | Path, data: VtkPoints) -> None:
     """Write points and what is known at them; the file appears whole or not at all.
 
     A .vtu has a cell at every point, a .vtp a line for every edge. Arrays keep their type.
     """
     path = Path(path)
+    if _kind(path) == "UnstructuredGrid":
+        points = len(data.points)
+        cells: dict[str, Array] = {
+            "connectivity": np.arange(points),
+            "offsets": np.arange(1, points + 1),
+            "types": np.full(points, _VERTEX, np.uint8),
+        }
+        _write(path, "Cells", points, cells, data.points, data.values, {}, data.numbers)
+    else:
+        lines = {
+            "connectivity": data.edges.ravel(),
+            "offsets": 2 * np.arange(1, len(data.edges) + 1),
+        }
+        _write(path, "Lines", len(data.edges), lines, data.points, data.values, {}, data.numbers)
+
+
+def write_grid(path: str | Path, grid: VtkGrid) -> None:
+    """Write a mesh as a .vtu that VTK opens; it appears whole or not at all."""
+    cells = {
+        "connectivity": grid.connectivity.astype(np.int64),
+        "offsets": grid.offsets[1:].astype(np.int64),
+        "types": grid.types,
+    }
+    if grid.polyhedra:
+        cells |= _legacy_faces(grid)
+    _write(
+        Path(path),
+        "Cells",
+        len(grid.types),
+        cells,
+        grid.points,
+        grid.point_data,
+        grid.cell_data,
+        grid.numbers,
+    )
+
+
+def _legacy_faces(grid: VtkGrid) -> dict[str, Array]:
+    """The faces of polyhedra in the form that all versions of VTK read.
+
+    Of each polyhedron: how many faces, then of each face how many points and which; and where that
+    ends, -1 for other cells.
+    """
+    faces, ends = grid.polyhedra["face_connectivity"], grid.polyhedra["face_offsets"]
+    of_cell, starts = (grid.polyhedra[f"location_{name}"] for name in ("connectivity", "offsets"))
+    stream: list[int] = []
+    places = np.full(len(grid.types), -1)
+    for cell in np.flatnonzero(grid.types == _POLYHEDRON).tolist():
+        numbers = of_cell[starts[cell] : starts[cell + 1]].tolist()
+        stream.append(len(numbers))
+        for number in numbers:
+            points = faces[ends[number] : ends[number + 1]].tolist()
+            stream += [len(points), *points]
+        places[cell] = len(stream)
+    return {"faces": np.array(stream, np.int64), "faceoffsets": places}
+
+
+def _write(
+    path: Path,
+    part: Literal["Cells", "Lines"],
+    count: int,
+    cells: Mapping[str, Array],
+    points: Array,
+    point_data: Mapping[str, Array],
+    cell_data: Mapping[str, Array],
+    numbers: Mapping[str, Array],
+) -> None:
     kind = _kind(path)
     root = ElementTree.Element(
         "VTKFile",
@@ -146,7 +234,7 @@ def write_vtk(path: str | Path, data: VtkPoints) -> None:
     grid = ElementTree.SubElement(root, kind)
     blocks = bytearray()
 
-    def add(part: ElementTree.Element, name: str, values: Array, **attributes: str) -> None:
+    def add(parent: ElementTree.Element, name: str, values: Array, **attributes: str) -> None:
         types = [known for known, dtype in _TYPES.items() if dtype == values.dtype]
         if not types or values.ndim not in (1, 2):
             raise ValueError(
@@ -156,7 +244,7 @@ def write_vtk(path: str | Path, data: VtkPoints) -> None:
         attributes |= {"type": types[0], "Name": name, "format": "appended"}
         if values.ndim == 2:
             attributes["NumberOfComponents"] = str(values.shape[1])
-        ElementTree.SubElement(part, "DataArray", attributes, offset=str(len(blocks)))
+        ElementTree.SubElement(parent, "DataArray", attributes, offset=str(len(blocks)))
         raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
         packed = zlib.compress(raw, 1)
         # As one block, unless there is nothing in it; see the reader for what the head says.
@@ -164,40 +252,23 @@ def write_vtk(path: str | Path, data: VtkPoints) -> None:
         blocks.extend(np.array(head, "<u8").tobytes() + (packed if raw else b""))
 
     fields = ElementTree.SubElement(grid, "FieldData")
-    for name, values in data.numbers.items():
+    for name, values in numbers.items():
         add(fields, name, values, NumberOfTuples=str(len(values)))
-    points = len(data.points)
-    cells = np.arange(points)[:, None] if kind == "UnstructuredGrid" else data.edges
-    counted, part = (
-        ("NumberOfCells", "Cells") if kind == "UnstructuredGrid" else ("NumberOfLines", "Lines")
-    )
-    piece = ElementTree.SubElement(
-        grid, "Piece", {"NumberOfPoints": str(points), counted: str(len(cells))}
-    )
-    at_points = ElementTree.SubElement(piece, "PointData")
-    for name, values in data.values.items():
-        add(at_points, name, values)
-    add(ElementTree.SubElement(piece, "Points"), "Points", data.points)
+    counted = {"NumberOfPoints": str(len(points)), f"NumberOf{part}": str(count)}
+    piece = ElementTree.SubElement(grid, "Piece", counted)
+    for at, data in (("PointData", point_data), ("CellData", cell_data)):
+        within = ElementTree.SubElement(piece, at)
+        for name, values in data.items():
+            add(within, name, values)
+    add(ElementTree.SubElement(piece, "Points"), "Points", points)
     described = ElementTree.SubElement(piece, part)
-    add(described, "connectivity", cells.ravel())
-    add(described, "offsets", cells.shape[1] * np.arange(1, len(cells) + 1))
-    if kind == "UnstructuredGrid":
-        add(described, "types", np.full(len(cells), _VERTEX, np.uint8))
+    for name, values in cells.items():
+        add(described, name, values)
     head = ElementTree.tostring(root).removesuffix(b"</VTKFile>")
-    write_whole(
+    write_bytes(
         path,
         head + b'<AppendedData encoding="raw">_' + blocks + b"</AppendedData></VTKFile>\n",
     )
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all; one that exists is replaced."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        aside.write_bytes(content)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 class _File:
@@ -207,8 +278,10 @@ class _File:
         if not content.rstrip().endswith(b"</VTKFile>"):
             raise ValueError("its end, </VTKFile>, is missing")
         # Raw bytes are no XML: what is before them is parsed, and closed as if they were not there.
-        mark = re.search(rb"<AppendedData([^>]*)>\s*_", content)
-        text = content if mark is None else content[: mark.start()] + b"</VTKFile>"
+        # Only the first place is tried, so that the time is linear in the length of the file.
+        start = content.find(b"<AppendedData")
+        mark = None if start < 0 else _APPENDED.match(content, start)
+        text = content if mark is None else content[:start] + b"</VTKFile>"
         if b"<!DOCTYPE" in text:
             raise ValueError("it declares XML entities")
         root = ElementTree.fromstring(text)
@@ -219,7 +292,11 @@ class _File:
         self._appended = memoryview(content)[mark.end() if mark else len(content) :]
         self._appended_base64 = mark is not None and b"base64" in mark[1]
         self._order: Literal["<", ">"] = ">" if root.get("byte_order") == "BigEndian" else "<"
-        self._word = _type(root.get("header_type", "UInt32")).newbyteorder(self._order)
+        word = root.get("header_type", "UInt32")
+        if word not in ("UInt32", "UInt64"):
+            raise ValueError(f"header_type is {word!r}, not UInt32 or UInt64")
+        self._word = _type(word).newbyteorder(self._order)
+        self._room = min(_MOST_PACKED * len(content) + _ALWAYS, memory_budget())
         packer = root.get("compressor")
         if packer is not None and packer not in _UNPACKERS:
             raise ValueError(f"it is packed by {packer}, not by {' or '.join(_UNPACKERS)}")
@@ -228,7 +305,7 @@ class _File:
     def element(self, path: str) -> ElementTree.Element:
         return _only(self.piece, path)
 
-    def edges(self, points: int) -> npt.NDArray[np.int64]:
+    def edges(self, points: int) -> Indices:
         """The edges of all lines, each of which is a chain of points."""
         lines = _count(self.piece, "NumberOfLines")
         if not lines:
@@ -240,7 +317,7 @@ class _File:
         # From the end of one line to the start of the next there is no edge.
         return np.delete(np.stack([chain[:-1], chain[1:]], axis=1), ends[:-1] - 1, axis=0)
 
-    def _indices(self, name: str, count: int) -> npt.NDArray[np.int64]:
+    def _indices(self, name: str, count: int) -> Indices:
         values = self.array(self.element(f"Lines/DataArray[@Name='{name}']"), count)
         if values.dtype.kind == "f" or values.ndim != 1:
             raise ValueError(f"{name} of lines that are {values.dtype} of shape {values.shape}")
@@ -251,11 +328,16 @@ class _File:
         name = element.get("Name")
         dtype, width = _type(element.get("type", "")), _count(element, "NumberOfComponents", 1)
         shape = (count,) if width == 1 else (count, width)
+        self._room -= count * width * dtype.itemsize
+        if self._room < 0:
+            raise ValueError(f"more bytes in {name} than can come from a file of this length")
         if element.get("format") == "ascii":
             values = np.array((element.text or "").split(), dtype=dtype)
         else:
             raw = self._bytes(element, count * width * dtype.itemsize)
-            values = np.frombuffer(raw, dtype.newbyteorder(self._order)).astype(dtype)
+            stored = np.frombuffer(raw, dtype.newbyteorder(self._order))
+            # Values can be written to; those of bytes, which cannot, are copied.
+            values = stored.astype(dtype, copy=not stored.flags.writeable)
         if values.size != count * width:
             raise ValueError(f"{values.size} numbers in {name}, not {count} times {width}")
         bad = values.size - np.isfinite(values).sum()
@@ -263,7 +345,7 @@ class _File:
             raise ValueError(f"{bad} numbers in {name} that are NaN or infinite")
         return values.reshape(shape)
 
-    def _bytes(self, element: ElementTree.Element, expected: int) -> bytes:
+    def _bytes(self, element: ElementTree.Element, expected: int) -> bytes | bytearray:
         """So many bytes of an array that is not text."""
         if element.get("format") == "appended":
             source = self._appended[_count(element, "offset") :]
@@ -307,7 +389,7 @@ class _File:
                 raise ValueError(f"{element.get('Name')} is cut off")
             unpacked += part
             start += length
-        return bytes(unpacked)
+        return unpacked
 
     @staticmethod
     def _agree(element: ElementTree.Element, found: int, expected: int) -> None:
@@ -347,20 +429,8 @@ def _letters(count: int) -> int:
     return 4 * -(-count // 3)
 
 
-@contextmanager
-def _named_damage(path: Path) -> Iterator[None]:
+def _named_damage(path: Path) -> AbstractContextManager[None]:
     """Whatever a damaged byte leads to becomes one error that says so."""
-    try:
-        yield
-    except (
-        ElementTree.ParseError,
-        LookupError,
-        OverflowError,
-        ValueError,
-        lzma.LZMAError,
-        zlib.error,
-    ) as error:
-        raise ValueError(
-            f"{path}: expected a whole XML file of VTK, got one that is damaged or of another kind "
-            f"({error}): download or copy it again, or save it again by VTK"
-        ) from error
+    return reading(
+        path, "a whole XML file of VTK", "download or copy it again, or save it again by VTK"
+    )

@@ -7,26 +7,18 @@ Relative to the paper: its table speaks of density, its text and the public file
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
-from funcattn.data import Batch, Recipe, Sample, StackedSamples, trapezoid_weights
+from funcattn.data import Recipe, Sample, StackedSamples, trapezoid_weights
 from funcattn.data.public_layouts import AIRFOIL
 from funcattn.pde import airfoil
-from funcattn.settings import (
-    DataSettings,
-    NetworkSettings,
-    OptimisationSettings,
-    Preset,
-    Profile,
-    RunSettings,
-)
-from funcattn.tasks.base import modern
-from funcattn.tasks.losses import relative_l2
-from funcattn.tasks.solved import Array, Part, Solved
+from funcattn.problem import Field, Problem
+from funcattn.settings import DataSettings, Profile
+from funcattn.tasks.base import Changes, register_task
+from funcattn.tasks.solved import PLANE, Array, Part, Solved
 
 CELLS = (220, 50)
 """Of the benchmark's grid, along the airfoil and its wake, and away from them."""
@@ -36,94 +28,79 @@ MACH = 4
 
 @dataclass(frozen=True)
 class AirfoilData(DataSettings):
-    """Flows past airfoils; of the solver's nodes along both axes every `stride`-th is kept."""
+    """Flows past airfoils; the nodes that are used are those stored."""
 
-    stride: int = 1
+    use_every: int = 1
+    """Along both axes, every so-many-th node of the solver is used."""
     coarsening: int = 1
-    """Of the solver's grid. Only to try things: forces on coarser grids are far off."""
+    """Cells of the benchmark's grid over those of the solver's, along both axes. Only to try
+    things: forces on coarser grids are far off."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"stride": "use_every"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        both = self.stride * self.coarsening
+        both = self.use_every * self.coarsening
         if both not in (1, 2, 5, 10) or self.coarsening not in (1, 2, 5):
             raise ValueError(
-                "stride times coarsening: expected 1, 2, 5 or 10, the common divisors of the "
+                "use_every times coarsening: expected 1, 2, 5 or 10, the common divisors of the "
                 f"grid's {CELLS[0]} and {CELLS[1]} cells, with coarsening up to 5, got "
-                f"{self.stride} times {self.coarsening}"
+                f"{self.use_every} times {self.coarsening}"
             )
 
 
-@dataclass(frozen=True)
-class AirfoilSettings(RunSettings):
-    """A run of Airfoil."""
-
-    data: AirfoilData = field(default_factory=AirfoilData)
+def _reach(every: int) -> tuple[float, ...]:
+    """One step of a grid that has every so-many-th node of the benchmark's."""
+    return tuple(every / cells for cells in CELLS)
 
 
-class Airfoil(Solved):
+@register_task
+class Airfoil(Solved[AirfoilData]):
     """Points of the grid to Mach number."""
 
     name: ClassVar = "airfoil"
     title: ClassVar = "Airfoil: Mach number past a wing section, on a C-grid"
-    space: ClassVar = 2
-    inputs: ClassVar = 0
-    outputs: ClassVar = 1
-    lower: ClassVar = (-39.0, -40.0)
-    upper: ClassVar = (40.0, 40.0)
-    headline: ClassVar = "relative_l2"
-    normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset({"output"})
-    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "grid"
+    problem = Problem(2, (), (Field("Mach number"),), lower=(-39.0, -40.0), upper=(40.0, 40.0))
+    data_settings = AirfoilData
+    arrays: ClassVar = {"x": PLANE, "y": PLANE, "flow": ("channels", *PLANE)}
     layout: ClassVar = AIRFOIL
     public_samples: ClassVar = 1200
-
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> AirfoilSettings:
-        """The paper's settings, smaller ones for two cores, and tiny ones for tests."""
-
-        def reach(stride: int) -> tuple[float, ...]:
-            return tuple(stride / cells for cells in CELLS)
-
-        settings = AirfoilSettings(
-            task=cls.name,
-            network=NetworkSettings(share_basis=True, reach=reach(1)),
-            optimisation=OptimisationSettings(clip=0.1, reduction="sum"),
-        )
-        if profile == "cpu":
-            settings = replace(
-                settings,
-                data=AirfoilData(stride=2, train=300, validation=40, test=60),
-                network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=reach(2)),
-                optimisation=replace(settings.optimisation, epochs=15),
-            )
-        if profile == "smoke":
-            settings = replace(
-                settings,
-                data=AirfoilData(stride=5, coarsening=2, train=3, validation=1, test=2),
-                network=NetworkSettings(width=16, layers=2, heads=2, bases=4, reach=reach(10)),
-                optimisation=replace(settings.optimisation, epochs=3),
-            )
-        return modern(settings) if preset == "modern" else settings
+    weighted: ClassVar = True
+    normalised: ClassVar = frozenset({"output"})
+    profiles: ClassVar[Mapping[Profile, Changes]] = {
+        "paper": {
+            "network": {"share_basis": True, "reach": _reach(1)},
+            "optimisation": {"clip": 0.1, "reduction": "sum"},
+        },
+        "cpu": {
+            "data": {"use_every": 2, "train": 300, "validation": 40, "test": 60},
+            "network": {"width": 64, "layers": 4, "heads": 4, "bases": 32, "reach": _reach(2)},
+            "optimisation": {"epochs": 15},
+        },
+        "smoke": {
+            "data": {"use_every": 5, "coarsening": 2, "train": 3, "validation": 1, "test": 2},
+            "network": {"width": 16, "layers": 2, "heads": 2, "bases": 4, "reach": _reach(10)},
+            "optimisation": {"epochs": 3},
+        },
+    }
 
     def recipe(self) -> Recipe:
         """Solved on the benchmark's grid, some of it stored."""
-        how = self.settings.data
-        assert isinstance(how, AirfoilData)
+        coarsening = self.data.coarsening
         return Recipe(
             self.name,
             airfoil.sample,
             {
-                "wake_cells": 50 // how.coarsening,
-                "surface_cells": 120 // how.coarsening,
-                "normal_cells": 50 // how.coarsening,
-                "stride": how.stride,
+                "wake_cells": 50 // coarsening,
+                "surface_cells": 120 // coarsening,
+                "normal_cells": 50 // coarsening,
+                "stride": self.data.use_every,
             },
         )
 
     def cells(self, part: Part) -> int:  # noqa: ARG002
         """As the settings say."""
-        how = self.settings.data
-        assert isinstance(how, AirfoilData)
-        return CELLS[0] // (how.coarsening * how.stride)
+        return CELLS[0] // (self.data.coarsening * self.data.use_every)
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -142,11 +119,3 @@ class Airfoil(Solved):
             grid=grid,
             weights=trapezoid_weights(grid),
         )
-
-    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Relative L2 error."""
-        return relative_l2(prediction, batch.target)
-
-    def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Relative L2 error."""
-        return {"relative_l2": relative_l2(prediction, batch.target)}

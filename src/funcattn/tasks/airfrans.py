@@ -11,30 +11,24 @@ anew in every epoch; evaluation sees all.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.spatial import KDTree
 from torch import Tensor
 
 from funcattn.data import Batch, Recipe, Sample, Store, StoredSet
 from funcattn.data.airfrans import Split, case_name, public_split, read_case, read_manifest
 from funcattn.data.airfrans import write_cases as write_airfrans
 from funcattn.data.matlab import Format
+from funcattn.lazy import LazyModule
 from funcattn.pde import openfoam, panel
-from funcattn.settings import (
-    DataSettings,
-    NetworkSettings,
-    OptimisationSettings,
-    Preset,
-    Profile,
-    RunSettings,
-)
-from funcattn.tasks.base import Portrait, Splits, modern
+from funcattn.problem import Field, Problem
+from funcattn.settings import DataSettings, Profile, RunSettings
+from funcattn.tasks.base import BOTH, Changes, Portrait, Splits, register_task
 from funcattn.tasks.losses import (
     force_coefficients,
     mean_squared_error,
@@ -42,6 +36,11 @@ from funcattn.tasks.losses import (
     volume_and_surface_error,
 )
 from funcattn.tasks.solved import Array, Generated
+
+if TYPE_CHECKING:
+    from scipy import spatial
+else:
+    spatial = LazyModule("scipy.spatial")
 
 VISCOSITY = 1.56e-5
 """Of air, in m2/s."""
@@ -79,102 +78,95 @@ class AirfransData(DataSettings):
             raise ValueError(f"points: expected at least 1, got {self.points}")
 
 
-@dataclass(frozen=True)
-class AirfransSettings(RunSettings):
-    """A run of AirfRANS."""
-
-    data: AirfransData = field(default_factory=AirfransData)
-
-
-class Airfrans(Generated):
+@register_task
+class Airfrans(Generated[AirfransData]):
     """Geometry and stream to the flow."""
 
     name: ClassVar = "airfrans"
     title: ClassVar = "AirfRANS: the flow past an airfoil and its lift, on a point cloud"
-    space: ClassVar = 2
-    inputs: ClassVar = 7
-    outputs: ClassVar = 4
-    lower: ClassVar = (-2.0, -1.5)
-    upper: ClassVar = (4.0, 1.5)
+    problem = Problem(
+        2,
+        (
+            Field("position", 2, "m"),
+            Field("stream velocity", 2, "m/s"),
+            Field("distance to the airfoil", unit="m"),
+            Field("normal", 2),
+        ),
+        (
+            Field("velocity", 2, "m/s"),
+            Field("pressure over density", unit="m2/s2"),
+            Field("eddy viscosity", unit="m2/s"),
+        ),
+        lower=(-2.0, -1.5),
+        upper=(4.0, 1.5),
+    )
+    data_settings = AirfransData
     headline: ClassVar = "mean_squared_error"
-    normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset({"input", "output"})
-    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "cloud"
+    normalised: ClassVar = BOTH
+    profiles: ClassVar[Mapping[Profile, Changes]] = {
+        "paper": {
+            "network": {"width": 256, "bases": 32, "mlp_ratio": 2.0, "lattice": 8},
+            "optimisation": {"optimiser": "adam", "epochs": 400, "batch": 1, "weight_decay": 0.0},
+        },
+        "cpu": {
+            "data": {
+                "train": 170,
+                "validation": 20,
+                "test": 60,
+                "mesh": "coarse",
+                "field_points": 3_800,
+                "points": 2_000,
+            },
+            "network": {"width": 64, "layers": 4, "heads": 4, "bases": 32, "lattice": 8},
+            "optimisation": {"epochs": 30, "batch": 2},
+        },
+        "smoke": {
+            "data": {
+                "train": 6,
+                "validation": 2,
+                "test": 4,
+                "mesh": "coarse",
+                "field_points": 300,
+                "points": 200,
+            },
+            "network": {"width": 32, "layers": 2, "heads": 2, "bases": 8, "lattice": 4},
+            "optimisation": {"epochs": 2, "batch": 2},
+        },
+    }
 
     def __init__(self, settings: RunSettings) -> None:
         super().__init__(settings)
         self._deviation: Tensor | None = None
 
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> AirfransSettings:
-        """The paper's settings, smaller ones for two cores, and tiny ones for tests."""
-        settings = AirfransSettings(
-            task=cls.name,
-            network=NetworkSettings(width=256, bases=32, mlp_ratio=2.0, lattice=8),
-            optimisation=OptimisationSettings(
-                optimiser="adam", epochs=400, batch=1, weight_decay=0.0
-            ),
-        )
-        if profile == "cpu":
-            settings = replace(
-                settings,
-                data=AirfransData(
-                    train=170,
-                    validation=20,
-                    test=60,
-                    mesh="coarse",
-                    field_points=3_800,
-                    points=2_000,
-                ),
-                network=NetworkSettings(width=64, layers=4, heads=4, bases=32, lattice=8),
-                optimisation=replace(settings.optimisation, epochs=30, batch=2),
-            )
-        if profile == "smoke":
-            settings = replace(
-                settings,
-                data=AirfransData(
-                    train=6,
-                    validation=2,
-                    test=4,
-                    mesh="coarse",
-                    field_points=300,
-                    points=200,
-                ),
-                network=NetworkSettings(width=32, layers=2, heads=2, bases=8, lattice=4),
-                optimisation=replace(settings.optimisation, epochs=2, batch=2),
-            )
-        return modern(settings) if preset == "modern" else settings
-
-    @property
-    def _how(self) -> AirfransData:
-        assert isinstance(self.settings.data, AirfransData)
-        return self.settings.data
-
     @property
     def slips(self) -> bool:
         """Whether the flow slips along the wall, so that its shear cannot be read off the field."""
-        return self._how.source == "panel" and self._how.path is None
+        return self.data.source == "panel" and self.data.path is None
 
     def recipe(self) -> Recipe:
         """By panels, under a name that says so, or by OpenFOAM."""
-        how = self._how
-        if how.source == "panel":
-            parameters: dict[str, Any] = {"field_points": how.field_points}
+        if self.data.source == "panel":
+            parameters: dict[str, Any] = {"field_points": self.data.field_points}
             return Recipe("airfrans-panel", panel.sample, parameters, ragged=RAGGED)
-        parameters = {"mesh": how.mesh}
+        parameters = {"mesh": self.data.mesh}
         return Recipe("airfrans-openfoam", openfoam.sample, parameters, version=2, ragged=RAGGED)
 
     def splits(self, store: Store) -> Splits:
         """Cases of the split; a tenth or so of its training cases validates."""
-        path = self._how.path
+        path = self.data.path
         trained, tested = self._made(store) if path is None else self._public(Path(path))
-        how = self._how
-        held = max(1, round(len(trained) * how.validation / max(1, how.train + how.validation)))
+        held = max(
+            1,
+            round(
+                len(trained) * self.data.validation / max(1, self.data.train + self.data.validation)
+            ),
+        )
         train, validation = trained[:-held], trained[-held:]
         if not (train and tested):
             raise ValueError(
                 f"data.split: expected cases for training, validation and test in the split "
-                f"{how.split!r}, got {len(train)}, {len(validation)} and {len(tested)}; ask for "
-                "more by --data.train and --data.test"
+                f"{self.data.split!r}, got {len(train)}, {len(validation)} and {len(tested)}; ask "
+                "for more by --data.train and --data.test"
             )
         content = hashlib.sha256()
         for case in (*train, *validation, *tested):
@@ -189,16 +181,15 @@ class Airfrans(Generated):
         return Splits(train, validation, tested, content.hexdigest())
 
     def _made(self, store: Store) -> tuple[list[Sample], list[Sample]]:
-        how = self._how
-        made = store.made(self.recipe(), how.seed, self.count)
+        made = store.made(self.recipe(), self.data.seed, self.count)
         rows = range(self.count)
-        learned = how.train + how.validation
-        if how.split in ("full", "scarce"):
-            trained = rows[:learned] if how.split == "full" else rows[: learned // 4]
+        learned = self.data.train + self.data.validation
+        if self.data.split in ("full", "scarce"):
+            trained = rows[:learned] if self.data.split == "full" else rows[: learned // 4]
             tested = rows[learned:]
         else:
             numbers = (made.read(name, rows) for name in ("reynolds", "incidence"))
-            inside, outside = public_split(how.split, *numbers)
+            inside, outside = public_split(self.data.split, *numbers)
             trained, tested = inside.tolist(), outside.tolist()
         read = [
             [
@@ -213,25 +204,27 @@ class Airfrans(Generated):
 
     def _public(self, folder: Path) -> tuple[list[Sample], list[Sample]]:
         """The lists of the manifest; whole if the settings ask for as many cases as it has."""
-        how = self._how
         manifest = read_manifest(folder)
-        learned = how.train + how.validation
-        lists = (f"{how.split}_train", f"{'full' if how.split == 'scarce' else how.split}_test")
+        learned = self.data.train + self.data.validation
+        lists = (
+            f"{self.data.split}_train",
+            f"{'full' if self.data.split == 'scarce' else self.data.split}_test",
+        )
         for name in lists:
             if name not in manifest:
                 raise ValueError(
                     f"{folder / 'manifest.json'}: expected the lists {' and '.join(lists)} for the "
-                    f"split {how.split!r}, got {', '.join(manifest)}: choose another --data.split"
+                    f"split {self.data.split!r}, got {', '.join(manifest)}: choose another "
+                    "--data.split"
                 )
         trained, tested = (manifest[name] for name in lists)
         if learned < FULL_TRAIN:
-            trained, tested = trained[:learned], tested[: how.test]
+            trained, tested = trained[:learned], tested[: self.data.test]
         read = [[_sample(read_case(folder, name)) for name in part] for part in (trained, tested)]
         return read[0], read[1]
 
     def write_public(self, made: StoredSet, folder: Path, format: Format) -> list[Path]:  # noqa: A002, ARG002
         """A folder as the public data set is one: a manifest, and files of VTK for each case."""
-        how = self._how
         rows = range(len(made))
         numbers = {
             name: made.read(name, rows) for name in ("reynolds", "incidence", "family", "digits")
@@ -247,7 +240,7 @@ class Airfrans(Generated):
                     [*digits[:2], digits[3]] if numbers["family"][i] == 4 else digits,
                 )
             )
-        learned = len(made) - how.test
+        learned = len(made) - self.data.test
         parts: dict[str, tuple[Sequence[int], Sequence[int]]] = {
             "full": (rows[:learned], rows[learned:]),
             "scarce": (rows[: learned // 4], rows[learned:]),
@@ -276,7 +269,7 @@ class Airfrans(Generated):
 
     def augmented(self, sample: Sample, random: torch.Generator) -> Sample:
         """Some of its points, in any order."""
-        n, points = len(sample.positions), self._how.points
+        n, points = len(sample.positions), self.data.points
         if n <= points:
             return sample
         chosen = torch.randperm(n, generator=random)[:points]
@@ -386,7 +379,9 @@ def wall_shear(
     other.
     """
     wall, off = positions[on_wall], positions[~on_wall]
-    near = torch.from_numpy(KDTree(off.cpu().numpy()).query(wall.cpu().numpy())[1]).to(wall.device)
+    near = torch.from_numpy(spatial.KDTree(off.cpu().numpy()).query(wall.cpu().numpy())[1]).to(
+        wall.device
+    )
     distance = ((off[near] - wall) * normals).sum(1, keepdim=True)
     change = velocity[~on_wall][near] - velocity[on_wall]
     along = change - (change * normals).sum(1, keepdim=True) * normals

@@ -5,107 +5,81 @@ random field (Li et al. 2020). Solved on a fine grid, kept on a coarser one that
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import DARCY
 from funcattn.pde import darcy
-from funcattn.settings import (
-    NetworkSettings,
-    OptimisationSettings,
-    Preset,
-    Profile,
-    RunSettings,
-)
-from funcattn.tasks.base import modern
+from funcattn.problem import Field, Problem
+from funcattn.settings import Profile
+from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_gradient, relative_l2
-from funcattn.tasks.solved import Array, GridData, Part, Solved, on_grid
+from funcattn.tasks.solved import PLANE, Array, NestedGridData, OnGrid, Part
 
 
 @dataclass(frozen=True)
-class DarcyData(GridData):
-    """Darcy samples: solved on `nodes` points an axis, every `stride`-th of them used."""
+class DarcyData(NestedGridData):
+    """Darcy samples on a square grid."""
 
     nodes: int = 421
-    stride: int = 5
-    keep: int = 1
-    """Every so-many-th node is stored; a divisor of the stride."""
+    use_every: int = 5
+    store_every: int = 1
+    """Along each axis, every so-many-th node is stored; a divisor of `use_every`."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stride < 1 or (self.nodes - 1) % self.stride:
-            raise ValueError(
-                f"stride: expected a divisor of nodes - 1 = {self.nodes - 1}, so that the coarse "
-                f"grid is nested in the fine one, got {self.stride}"
-            )
-        if self.keep < 1 or self.stride % self.keep:
-            raise ValueError(
-                f"keep: expected a divisor of the stride, {self.stride}, got {self.keep}"
-            )
+    old_names: ClassVar[Mapping[str, str]] = {"stride": "use_every", "keep": "store_every"}
 
 
-@dataclass(frozen=True)
-class DarcySettings(RunSettings):
-    """A run of Darcy flow."""
-
-    data: DarcyData = field(default_factory=DarcyData)
-
-
-class Darcy(Solved):
+@register_task
+class Darcy(OnGrid[DarcyData]):
     """Permeability to pressure."""
 
     name: ClassVar = "darcy"
     title: ClassVar = "Darcy flow: permeability to pressure on a square grid"
-    space: ClassVar = 2
-    inputs: ClassVar = 1
-    outputs: ClassVar = 1
-    headline: ClassVar = "relative_l2"
-    normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset({"input", "output"})
-    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "grid"
+    problem = Problem(2, (Field("permeability"),), (Field("pressure"),))
+    data_settings = DarcyData
+    arrays: ClassVar = {"permeability": PLANE, "pressure": PLANE}
     layout: ClassVar = DARCY
-
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> DarcySettings:
-        """The paper's settings, smaller ones for two cores, and tiny ones for tests."""
-        settings = DarcySettings(
-            task=cls.name,
-            network=NetworkSettings(share_basis=True, lattice=8, reach=1 / 84),
-            optimisation=OptimisationSettings(clip=0.1, reduction="sum"),
-        )
-        if profile == "cpu":
-            settings = replace(
-                settings,
-                data=DarcyData(nodes=211, stride=10, keep=5, train=1000, validation=100, test=100),
-                network=NetworkSettings(width=64, layers=4, heads=4, bases=32, reach=1 / 21),
-                optimisation=replace(settings.optimisation, epochs=30, batch=8),
-            )
-        if profile == "smoke":
-            settings = replace(
-                settings,
-                data=DarcyData(nodes=17, stride=2, train=12, validation=4, test=4),
-                network=NetworkSettings(width=16, layers=2, heads=2, bases=4, reach=1 / 8),
-                optimisation=replace(settings.optimisation, epochs=3),
-            )
-        return modern(settings) if preset == "modern" else settings
+    normalised: ClassVar = BOTH
+    profiles: ClassVar[Mapping[Profile, Changes]] = {
+        "paper": {
+            "network": {"share_basis": True, "lattice": 8, "reach": 1 / 84},
+            "optimisation": {"clip": 0.1, "reduction": "sum"},
+        },
+        "cpu": {
+            "data": {
+                "nodes": 211,
+                "use_every": 10,
+                "store_every": 5,
+                "train": 1000,
+                "validation": 100,
+                "test": 100,
+            },
+            "network": {"width": 64, "layers": 4, "heads": 4, "bases": 32, "reach": 1 / 21},
+            "optimisation": {"epochs": 30, "batch": 8},
+        },
+        "smoke": {
+            "data": {"nodes": 17, "use_every": 2, "train": 12, "validation": 4, "test": 4},
+            "network": {"width": 16, "layers": 2, "heads": 2, "bases": 4, "reach": 1 / 8},
+            "optimisation": {"epochs": 3},
+        },
+    }
 
     def recipe(self) -> Recipe:
         """Solved on all nodes, some of them stored."""
-        how = self.settings.data
-        assert isinstance(how, DarcyData)
-        return Recipe(self.name, darcy.sample, {"nodes": how.nodes, "keep": how.keep})
+        return Recipe(
+            self.name, darcy.sample, {"nodes": self.data.nodes, "keep": self.data.store_every}
+        )
 
     def cells(self, part: Part) -> int:  # noqa: ARG002
         """As the settings say."""
-        how = self.settings.data
-        assert isinstance(how, DarcyData)
-        return (how.nodes - 1) // how.stride
+        return self.data.cells // self.data.use_every
 
     def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
         """Permeability in, pressure out."""
-        return on_grid(self, fields["permeability"][..., None], fields["pressure"][..., None])
+        return self.on_grid(fields["permeability"][..., None], fields["pressure"][..., None])
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Relative L2 error, and a tenth of the gradient's."""
@@ -113,7 +87,3 @@ class Darcy(Solved):
         return relative_l2(prediction, batch.target) + 0.1 * relative_gradient(
             prediction, batch.target, batch.grid
         )
-
-    def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Relative L2 error."""
-        return {"relative_l2": relative_l2(prediction, batch.target)}

@@ -9,66 +9,49 @@ that everybody compares, are of stress.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from funcattn.data import Batch, Recipe, Sample, StackedSamples
+from funcattn.data import Recipe, Sample, StackedSamples
 from funcattn.data.public_layouts import ELASTICITY
 from funcattn.pde import elasticity
-from funcattn.settings import (
-    DataSettings,
-    NetworkSettings,
-    OptimisationSettings,
-    Preset,
-    Profile,
-    RunSettings,
-)
-from funcattn.tasks.base import modern
-from funcattn.tasks.losses import relative_l2
+from funcattn.problem import Field, Problem
+from funcattn.settings import DataSettings, Profile
+from funcattn.tasks.base import Changes, register_task
 from funcattn.tasks.solved import Array, Part, Solved
 
 
-class Elasticity(Solved):
+@register_task
+class Elasticity(Solved[DataSettings]):
     """Points to stress."""
 
     name: ClassVar = "elasticity"
     title: ClassVar = "Elasticity: stress round a void of random shape, on 972 points"
-    space: ClassVar = 2
-    inputs: ClassVar = 0
-    outputs: ClassVar = 1
-    headline: ClassVar = "relative_l2"
-    normalised: ClassVar[frozenset[Literal["input", "output"]]] = frozenset({"output"})
-    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "cloud"
+    problem = Problem(2, (), (Field("von Mises stress"),), points=972)
+    arrays: ClassVar = {"points": ("points", "coordinates"), "stress": ("points",)}
     layout: ClassVar = ELASTICITY
-
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> RunSettings:
-        """The paper's settings, smaller ones for two cores, and tiny ones for tests."""
-        settings = RunSettings(
-            task=cls.name,
-            network=NetworkSettings(
-                mlp_ratio=2.0, share_basis=True, ridge=float(torch.tensor(1e-3).sigmoid())
-            ),
-            optimisation=OptimisationSettings(batch=1, warm_up=0.1, reduction="sum"),
-        )
-        if profile == "cpu":
-            settings = replace(
-                settings,
-                data=DataSettings(train=1000, validation=100, test=200),
-                network=NetworkSettings(width=64, layers=4, heads=4, bases=32, mlp_ratio=2.0),
-                optimisation=replace(settings.optimisation, epochs=30, batch=4),
-            )
-        if profile == "smoke":
-            settings = replace(
-                settings,
-                data=DataSettings(train=12, validation=4, test=4),
-                network=NetworkSettings(width=32, layers=2, heads=2, bases=8),
-                optimisation=replace(settings.optimisation, epochs=3, batch=4),
-            )
-        return modern(settings) if preset == "modern" else settings
+    normalised: ClassVar = frozenset({"output"})
+    profiles: ClassVar[Mapping[Profile, Changes]] = {
+        "paper": {
+            "network": {
+                "mlp_ratio": 2.0,
+                "share_basis": True,
+                "ridge": float(torch.tensor(1e-3).sigmoid()),
+            },
+            "optimisation": {"batch": 1, "warm_up": 0.1, "reduction": "sum"},
+        },
+        "cpu": {
+            "data": {"train": 1000, "validation": 100, "test": 200},
+            "network": {"width": 64, "layers": 4, "heads": 4, "bases": 32, "mlp_ratio": 2.0},
+            "optimisation": {"epochs": 30, "batch": 4},
+        },
+        "smoke": {
+            "data": {"train": 12, "validation": 4, "test": 4},
+            "network": {"width": 32, "layers": 2, "heads": 2, "bases": 8},
+            "optimisation": {"epochs": 3, "batch": 4},
+        },
+    }
 
     def recipe(self) -> Recipe:
         """The mesh of the benchmark in every profile: it costs next to nothing."""
@@ -78,18 +61,10 @@ class Elasticity(Solved):
         """Points without a grid."""
 
     @property
-    def points(self) -> int:
+    def points(self) -> int | None:
         """Those of the benchmark's mesh."""
-        return 972
+        return type(self).problem.points
 
     def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
         """Points in, stress out."""
         return StackedSamples(fields["points"], None, fields["stress"][..., None])
-
-    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Relative L2 error."""
-        return relative_l2(prediction, batch.target)
-
-    def metrics(self, prediction: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Relative L2 error."""
-        return {"relative_l2": relative_l2(prediction, batch.target)}

@@ -10,30 +10,50 @@ import torch
 from torch import Tensor
 
 from funcattn.data import Batch, Sample
-from funcattn.tasks.base import Network, Task
+from funcattn.problem import PictureKind
+from funcattn.settings import RunSettings
+from funcattn.tasks.base import Data, Network, Task
 
 
-class Autoregressive(Task):
+class Autoregressive(Task[Data]):
     """Frames in, frames out: the network gives the next frame from the last ones.
 
-    values (b n i) are the frames before, oldest first, as many channels as `inputs`; the target
-    (b n t) the frames to come. In training the network sees the true frames, in evaluation its own.
+    values (b n i) are the frames before, oldest first, the channels of a frame side by side, so
+    that i is a multiple of o, the channels of the problem's outputs. The target holds the frames to
+    come: (b n t o), or (b n t) where a frame has one channel. In training the network sees the true
+    frames, in evaluation its own.
     """
 
     frames: ClassVar[int]
     """Frames to come."""
 
+    def __init__(self, settings: RunSettings) -> None:
+        super().__init__(settings)
+        given, sought = self.problem.input_channels, self.problem.output_channels
+        if not given or given % sought:
+            raise ValueError(
+                f"problem of {self.name}: expected input channels for whole frames of {sought} "
+                f"output channels, got {given}"
+            )
+
+    @property
+    def picture(self) -> PictureKind:
+        """Frame by frame."""
+        return "frames"
+
     @property
     def target_axes(self) -> tuple[int, ...]:
-        """The frames."""
-        return (self.frames,)
+        """The frames, and the channels of each if there are several."""
+        channels = self.problem.output_channels
+        return (self.frames,) if channels == 1 else (self.frames, channels)
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
-        """The frames, (b n t)."""
+        """The frames, shaped as the target."""
         assert batch.values is not None
         window, frames = batch.values, []
         forced = bool(getattr(network, "training", False))
-        for t in range(batch.target.shape[-1]):
+        truth = batch.target if batch.target.ndim == 4 else batch.target.unsqueeze(-1)  # (b n t o)
+        for t in range(truth.shape[2]):
             frame = network(
                 batch.positions,
                 window,
@@ -42,27 +62,31 @@ class Autoregressive(Task):
                 weights=batch.weights,
             )
             frames.append(frame)
-            newest = batch.target[..., t : t + 1] if forced else frame
+            newest = truth[:, :, t] if forced else frame
             window = torch.cat([window[..., newest.shape[-1] :], newest], dim=-1)
-        return torch.cat(frames, dim=-1)
+        return torch.stack(frames, dim=2).reshape(batch.target.shape)
 
 
-class Timed(Task):
+class Timed(Task[Data]):
     """One field for each of some times, each asked for by its time, 0 to 1.
 
-    The target is (b n t o). The network is called once a time and takes the time as an input. In
+    The target is (b n t o). The network is called once per time and takes the time as an input. In
     training a sample comes with one of its times, drawn at random, and an epoch visits it as often
     as it has times, or as `visits` says.
     """
 
-    timed = True
     frames: ClassVar[int]
     """Times at which the field is asked for."""
 
     @property
+    def picture(self) -> PictureKind:
+        """Frame by frame."""
+        return "frames"
+
+    @property
     def target_axes(self) -> tuple[int, ...]:
         """The frames and the channels of each."""
-        return (self.frames, self.outputs)
+        return (self.frames, self.problem.output_channels)
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         """The fields, (b n t o)."""

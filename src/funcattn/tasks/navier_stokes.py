@@ -5,8 +5,8 @@ et al. 2020); a frame a unit of time. The network gives one frame after another.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -14,104 +14,100 @@ from torch import Tensor
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import NAVIER_STOKES
 from funcattn.pde import navier_stokes
-from funcattn.settings import (
-    NetworkSettings,
-    OptimisationSettings,
-    Preset,
-    Profile,
-    RunSettings,
-)
-from funcattn.tasks.base import modern
+from funcattn.problem import Field, Problem
+from funcattn.settings import Profile
+from funcattn.tasks.base import Changes, register_task
 from funcattn.tasks.in_time import Autoregressive
 from funcattn.tasks.losses import relative_l2
-from funcattn.tasks.solved import Array, GridData, Part, Solved, on_grid
+from funcattn.tasks.solved import PLANE, Array, NestedGridData, OnGrid, Part
 
 
 @dataclass(frozen=True)
-class NavierStokesData(GridData):
-    """Flows solved on `nodes` points an axis; `keep` are stored, every `stride`-th of them used."""
+class NavierStokesData(NestedGridData):
+    """Flows on the periodic square."""
 
     nodes: int = 256
-    keep: int = 64
-    stride: int = 1
+    use_every: int = 4
+    store_every: int = 4
+    """Along each axis, every so-many-th node is stored; a divisor of `use_every`."""
     viscosity: float = 1e-5
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stride < 1 or self.keep % self.stride:
-            raise ValueError(f"stride: expected a divisor of keep = {self.keep}, got {self.stride}")
+    periodic: ClassVar = True
+    old_names: ClassVar[Mapping[str, str]] = {"stride": "use_every", "keep": "store_every"}
+
+    def from_old_names(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Changes of these settings that may use old names, by today's.
+
+        `keep` was the number of nodes per axis that are stored, `stride` counted in those.
+        """
+        if not {"keep", "stride"} & changes.keys():
+            return changes
+        changes = dict(changes)
+        nodes, kept = changes.get("nodes", self.nodes), changes.pop("keep", None)
+        stored = self.store_every if kept is None else nodes // max(1, kept)
+        if kept is not None and stored * kept != nodes:
+            raise ValueError(f"keep: expected a divisor of nodes = {nodes}, got {kept}")
+        stride = changes.pop("stride", self.use_every // self.store_every)
+        return changes | {"store_every": stored, "use_every": stored * stride}
 
 
-@dataclass(frozen=True)
-class NavierStokesSettings(RunSettings):
-    """A run of Navier-Stokes."""
-
-    data: NavierStokesData = field(default_factory=NavierStokesData)
-
-
-class NavierStokes(Autoregressive, Solved):
+@register_task
+class NavierStokes(Autoregressive[NavierStokesData], OnGrid[NavierStokesData]):
     """Vorticity to vorticity, frame by frame."""
 
     name: ClassVar = "navier_stokes"
     title: ClassVar = "Navier-Stokes: ten frames of vorticity to the next ten"
-    space: ClassVar = 2
-    inputs: ClassVar = 10
-    outputs: ClassVar = 1
+    problem = Problem(2, (Field("vorticity", 10),), (Field("vorticity"),), periodic=True)
     frames: ClassVar = 10
-    periodic: ClassVar = True
-    headline: ClassVar = "relative_l2"
-    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "frames"
+    data_settings = NavierStokesData
+    arrays: ClassVar = {"vorticity": ("frames", *PLANE)}
     layout: ClassVar = NAVIER_STOKES
-
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> NavierStokesSettings:
-        """The paper's settings, smaller ones for two cores, and tiny ones for tests."""
-        settings = NavierStokesSettings(
-            task=cls.name,
-            network=NetworkSettings(width=256, bases=32, lattice=8, reach=1 / 64),
-            optimisation=OptimisationSettings(batch=2, clip=0.1, reduction="sum"),
-        )
-        if profile == "cpu":
-            settings = replace(
-                settings,
-                data=NavierStokesData(nodes=128, keep=32, train=200, validation=20, test=40),
-                network=NetworkSettings(width=48, layers=4, heads=4, bases=24, reach=1 / 32),
-                optimisation=replace(settings.optimisation, epochs=12, batch=4),
-            )
-        if profile == "smoke":
-            settings = replace(
-                settings,
-                data=NavierStokesData(nodes=16, keep=8, train=4, validation=2, test=2),
-                network=NetworkSettings(width=16, layers=2, heads=2, bases=4, reach=1 / 8),
-                optimisation=replace(settings.optimisation, epochs=2),
-            )
-        return modern(settings) if preset == "modern" else settings
+    profiles: ClassVar[Mapping[Profile, Changes]] = {
+        "paper": {
+            "network": {"width": 256, "bases": 32, "lattice": 8, "reach": 1 / 64},
+            "optimisation": {"batch": 2, "clip": 0.1, "reduction": "sum"},
+        },
+        "cpu": {
+            "data": {"nodes": 128, "train": 200, "validation": 20, "test": 40},
+            "network": {"width": 48, "layers": 4, "heads": 4, "bases": 24, "reach": 1 / 32},
+            "optimisation": {"epochs": 12, "batch": 4},
+        },
+        "smoke": {
+            "data": {
+                "nodes": 16,
+                "use_every": 2,
+                "store_every": 2,
+                "train": 4,
+                "validation": 2,
+                "test": 2,
+            },
+            "network": {"width": 16, "layers": 2, "heads": 2, "bases": 4, "reach": 1 / 8},
+            "optimisation": {"epochs": 2},
+        },
+    }
 
     def recipe(self) -> Recipe:
         """Solved on all nodes, some of them stored, for twenty units of time."""
-        how = self.settings.data
-        assert isinstance(how, NavierStokesData)
         return Recipe(
             self.name,
             navier_stokes.sample,
             {
-                "points": how.nodes,
-                "keep": how.keep,
-                "frames": self.inputs + self.frames,
-                "viscosity": how.viscosity,
+                "points": self.data.nodes,
+                "keep": self.data.nodes // self.data.store_every,
+                "frames": self.problem.input_channels + self.frames,
+                "viscosity": self.data.viscosity,
             },
         )
 
     def cells(self, part: Part) -> int:  # noqa: ARG002
         """As the settings say."""
-        how = self.settings.data
-        assert isinstance(how, NavierStokesData)
-        return how.keep // how.stride
+        return self.data.cells // self.data.use_every
 
     def samples(self, fields: Mapping[str, Array]) -> Sequence[Sample]:
         """The first frames in, the others out, as channels."""
         frames = np.ascontiguousarray(np.moveaxis(fields["vorticity"], 1, -1))
-        return on_grid(self, frames[..., : self.inputs], frames[..., self.inputs :])
+        given = self.problem.input_channels
+        return self.on_grid(frames[..., :given], frames[..., given:])
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Relative L2 error of each frame, a mean over the frames."""

@@ -5,9 +5,10 @@ which 160 occur. The input is the geometry alone, the points of a surface.
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,15 +16,9 @@ from torch import Tensor
 
 from funcattn.data import Batch, Sample, Store
 from funcattn.data.rna import CLASSES, READY_FILE, RnaCloud, open_rna
-from funcattn.settings import (
-    DataSettings,
-    NetworkSettings,
-    OptimisationSettings,
-    Preset,
-    Profile,
-    RunSettings,
-)
-from funcattn.tasks.base import Splits, Task, modern
+from funcattn.problem import Field, Problem
+from funcattn.settings import DataSettings, Profile
+from funcattn.tasks.base import Changes, Splits, Task, register_task
 from funcattn.tasks.losses import accuracy, cross_entropy
 
 
@@ -42,81 +37,76 @@ class RnaData(DataSettings):
             raise ValueError(f"points: expected at least 1, got {self.points}")
 
 
-@dataclass(frozen=True)
-class RnaSettings(RunSettings):
-    """A run of RNA segmentation."""
+@register_task
+class Rna(Task[RnaData]):
+    """Points of a surface to their labels.
 
-    data: RnaData = field(default_factory=RnaData)
-
-
-class Rna(Task):
-    """Points of a surface to their labels."""
+    Relative to the paper: its public code changes the rate once per epoch, and has no validation
+    set.
+    """
 
     name: ClassVar = "rna"
     title: ClassVar = "RNA segmentation: functional labels on molecular surfaces"
-    space: ClassVar = 3
-    inputs: ClassVar = 0
-    outputs: ClassVar = CLASSES
+    problem = Problem(3, (), (Field("class", CLASSES),))
+    data_settings = RnaData
     headline: ClassVar = "accuracy"
     larger_is_better: ClassVar = True
-    picture: ClassVar[Literal["grid", "line", "cloud", "frames"]] = "cloud"
-
-    @classmethod
-    def defaults(cls, profile: Profile, preset: Preset) -> RnaSettings:
-        """The paper's settings; fewer points and channels for two cores, and tiny ones for tests.
-
-        Relative to the paper: its public code changes the rate once an epoch, and has no validation
-        set.
-        """
-        settings = RnaSettings(
-            task=cls.name,
-            network=NetworkSettings(
-                width=128, layers=4, heads=8, bases=128, mlp_ratio=2.0, dropout=0.1
-            ),
-            optimisation=OptimisationSettings(
-                optimiser="adam",
-                epochs=200,
-                batch=1,
-                rate=1e-3,
-                weight_decay=0.0,
-                end_divisor=1e3,
-            ),
-        )
-        if profile == "cpu":
-            settings = replace(
-                settings,
-                data=RnaData(points=1024),
-                network=replace(settings.network, bases=64),
-                optimisation=replace(settings.optimisation, epochs=30, batch=2),
-            )
-        if profile == "smoke":
-            settings = replace(
-                settings,
-                data=RnaData(train=6, validation=2, test=2, points=128),
-                network=replace(settings.network, width=16, layers=2, heads=2, bases=8),
-                optimisation=replace(settings.optimisation, epochs=2),
-            )
-        return modern(settings) if preset == "modern" else settings
+    profiles: ClassVar[Mapping[Profile, Changes]] = {
+        "paper": {
+            "network": {
+                "width": 128,
+                "layers": 4,
+                "heads": 8,
+                "bases": 128,
+                "mlp_ratio": 2.0,
+                "dropout": 0.1,
+            },
+            "optimisation": {
+                "optimiser": "adam",
+                "epochs": 200,
+                "batch": 1,
+                "rate": 1e-3,
+                "weight_decay": 0.0,
+                "end_divisor": 1e3,
+            },
+        },
+        "cpu": {
+            "data": {"points": 1024},
+            "network": {"layers": 4, "mlp_ratio": 2.0, "dropout": 0.1},
+            "optimisation": {"epochs": 30, "batch": 2},
+        },
+        "smoke": {
+            "data": {"train": 6, "validation": 2, "test": 2, "points": 128},
+            "network": {
+                "width": 16,
+                "layers": 2,
+                "heads": 2,
+                "bases": 8,
+                "mlp_ratio": 2.0,
+                "dropout": 0.1,
+            },
+            "optimisation": {"epochs": 2},
+        },
+    }
 
     def splits(self, store: Store) -> Splits:
         """Clouds of the data set's own lists; the last tenth of its training list validates."""
-        how = self.settings.data
-        assert isinstance(how, RnaData)
-        if how.path is None or not Path(how.path).exists():
+        if self.data.path is None or not Path(self.data.path).exists():
             raise FileNotFoundError(
                 f"data.path: expected the RNA Surface Segmentation Dataset (Poulenard et al. 2019, "
-                f"MIT licence), got {how.path or 'no path'}. Either its own folder, with "
+                f"MIT licence), got {self.data.path or 'no path'}. Either its own folder, with "
                 f"off/NAME.off, labels/NAME.txt, train.txt and test.txt, or a file {READY_FILE} "
                 "made from it: funcattn train rna --data.path PATH"
             )
-        surfaces = open_rna(how.path)
+        surfaces = open_rna(self.data.path)
         tenth = max(1, len(surfaces.train) // 10)
         parts = [
-            surfaces.train[:-tenth][: how.train],
-            surfaces.train[-tenth:][: how.validation],
-            surfaces.test[: how.test],
+            surfaces.train[:-tenth][: self.data.train],
+            surfaces.train[-tenth:][: self.data.validation],
+            surfaces.test[: self.data.test],
         ]
-        clouds = surfaces.read([name for part in parts for name in part], how.points, store.advance)
+        wanted = [name for part in parts for name in part]
+        clouds = surfaces.read(wanted, self.data.points, store.advance)
         content = hashlib.sha256()
         for cloud in clouds:
             for piece in (cloud.name.encode(), cloud.points.tobytes(), cloud.labels.tobytes()):

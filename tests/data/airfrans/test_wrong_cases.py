@@ -101,22 +101,22 @@ WRONG = [
     (
         "pressure of three components",
         lambda h: h.change_mesh(p=h.mesh.values["U"]),
-        r"internal\.vtu: .* \(3 components in p, not 1\)",
+        r"internal\.vtu: .* \(ValueError: 3 components in p, not 1\)",
     ),
     (
         "speed instead of velocity",
         lambda h: h.change_mesh(U=h.mesh.values["U"][:, 0]),
-        r"internal\.vtu: .* \(1 components in U, not 2\)",
+        r"internal\.vtu: .* \(ValueError: 1 components in U, not 2\)",
     ),
     (
         "not a number",
         lambda h: put(h.mesh.values["p"], h.place[FLUID], np.nan),
-        r"internal\.vtu: .* \(1 numbers in p that are NaN or infinite\)",
+        r"internal\.vtu: .* \(ValueError: 1 numbers in p that are NaN or infinite\)",
     ),
     (
         "infinite normal",
         lambda h: put(h.outline.values["Normals"], 3, np.inf),
-        r"aerofoil\.vtp: .* \(3 numbers in Normals that are NaN or infinite\)",
+        r"aerofoil\.vtp: .* \(ValueError: 3 numbers in Normals that are NaN or infinite\)",
     ),
 ]
 
