@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from funcattn.bench import command, runner, targets
+from funcattn.bench import runner, targets
 from funcattn.bench.candidates import (
     CHECKPOINTED,
     LAYERS,
@@ -21,7 +21,6 @@ from funcattn.bench.candidates import (
     Part,
     Shape,
 )
-from funcattn.bench.command import Bench
 from funcattn.bench.figure import curves
 from funcattn.bench.found import Found, failure, of_peak, seconds
 from funcattn.bench.measure import Say
@@ -32,10 +31,14 @@ from funcattn.bench.report import (
     memory_over_points,
     not_measured,
     over_points,
+    summary,
     winners,
     write_pictures,
 )
-from funcattn.bench.runner import Case, Effort, Results, Work, run
+from funcattn.bench.runner import Comparison, Effort, Measurements, Work, run
+from funcattn.cli import benchmarking
+from funcattn.cli.bench import Bench
+from funcattn.cli.benchmarking import Benchmarking
 
 EIGHT = Shape(128, 64, 8)
 KINDS = ("forward", "forward + backward")
@@ -120,7 +123,7 @@ def test_what_was_measured_by_the_same_code_is_skipped(
         return Work(key, lambda _: done.append(key) or {"threads": 1, "value": key})
 
     def go(*keys: str, again: bool = False) -> None:
-        results = Results(tmp_path / "bench.json")
+        results = Measurements(tmp_path / "bench.json")
         run(map(work, keys), results, command="c", again=again, on_work=quiet)
 
     version("one")
@@ -145,7 +148,7 @@ def test_a_process_that_dies_does_not_stop_the_others(
         raise ChildProcessError("ended with code -9")
 
     version("one")
-    results = Results(tmp_path / "bench.json")
+    results = Measurements(tmp_path / "bench.json")
     works = [Work("bad", die), Work("good", lambda _: {"threads": 1})]
     assert run(works, results, command="c", again=False, on_work=quiet) == [
         "bad: ended with code -9"
@@ -173,14 +176,14 @@ def test_quadratic_and_compiled_candidates_can_be_left_out(
         return {"candidates": {name: {} for name in job["candidates"]}}
 
     monkeypatch.setattr(runner, "in_a_child", child)
-    case = Case("layer", EIGHT, 2**15, "default")
-    found = runner.work_of_case(case, Effort(compiled=False)).measure(print)
+    case = Comparison("layer", EIGHT, 2**15, "default")
+    found = runner.work_of_comparison(case, Effort(compiled=False)).measure(print)
     assert [job["what"] for job in asked] == ["time", "memory"]
     left_out = LAYERS.keys() - set(asked[0]["candidates"])
     assert left_out == {"softmax", "functional, compiled"}
     assert found["too slow"] == ["softmax"]
-    kept = Case("layer", EIGHT, 2**15, "kept pages")
-    runner.work_of_case(kept, Effort()).measure(print)
+    kept = Comparison("layer", EIGHT, 2**15, "kept pages")
+    runner.work_of_comparison(kept, Effort()).measure(print)
     assert [job["what"] for job in asked] == ["time", "memory", "time"]
 
 
@@ -188,7 +191,7 @@ def test_quadratic_and_compiled_candidates_can_be_left_out(
     ("points", "softmax", "others"),
     [(2**13, True, True), (2**14, False, True), (2**16, False, True), (2**17, False, False)],
 )
-def test_networks_of_rivals_end_before_ours(
+def test_networks_of_baselines_end_before_ours(
     points: int, softmax: bool, others: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -198,8 +201,8 @@ def test_networks_of_rivals_end_before_ours(
         return {"candidates": {name: {} for name in job["candidates"]}}
 
     monkeypatch.setattr(runner, "in_a_child", child)
-    case = Case("model", EIGHT, points, "kept pages")
-    found = runner.work_of_case(case, Effort()).measure(print)
+    case = Comparison("model", EIGHT, points, "kept pages")
+    found = runner.work_of_comparison(case, Effort()).measure(print)
     assert {OURS, REFERENCE} < set(asked)
     assert ("softmax" in asked) == softmax
     assert ("linear_no" in asked) == ("linformer" in asked) == others
@@ -226,9 +229,9 @@ def test_slow_calls_have_fewer_rounds(
         return {"candidates": {}}
 
     monkeypatch.setattr(runner, "in_a_child", child)
-    case = Case(part, EIGHT, points, "kept pages")
+    case = Comparison(part, EIGHT, points, "kept pages")
     for effort in (Effort(), Effort(rounds=1)):
-        runner.work_of_case(case, effort).measure(print)
+        runner.work_of_comparison(case, effort).measure(print)
     assert asked == [rounds, 1]
 
 
@@ -244,7 +247,7 @@ def test_tables_are_made_of_the_records() -> None:
     slow = detail(found_of(record(functional=0.01)), EIGHT)
     assert slow.rows[0][1:3] == ["10,000", "9,000 - 12,000"]
     assert row["of peak"] == "80 %"  # 1e9 operations in 25 ms, of 50e9 a second
-    assert row["B a point"] == "2000"
+    assert row["B per point"] == "2000"
     assert winners(found, "layer", EIGHT).rows[1][:3] == ["16,384", "galerkin", "0.50x"]
 
 
@@ -263,22 +266,22 @@ def test_targets_say_reached_or_not() -> None:
     assert verdicts(found_of(fast, kept))[like][-1] == "reached"
     streamed = "8 heads, forward: peak memory, streamed"
     assert verdicts(found_of(fast))[streamed] == [
-        "at most 0.7 kB a point",
-        "2 kB a point",
+        "at most 0.7 kB per point",
+        "2 kB per point",
         "not reached",
     ]
 
 
-def test_a_rival_that_was_not_timed_might_have_won() -> None:
+def test_a_baseline_that_was_not_timed_might_have_won() -> None:
     fast = record(functional=2.5)
-    title = "8 heads, forward: faster than the fastest rival"
+    title = "8 heads, forward: faster than the fastest baseline"
     assert {r[0]: r[3] for r in targets.table(found_of(fast)).rows}[title] == "reached"
     del fast["candidates"]["galerkin"]
     assert {r[0]: r[3] for r in targets.table(found_of(fast)).rows}[title] == "not measured"
 
 
-def test_time_a_point_is_flat_only_where_all_sizes_were_measured() -> None:
-    title = "8 heads, forward: spread of the time a point, 2^14 to 2^20 points"
+def test_time_per_point_is_flat_only_where_all_sizes_were_measured() -> None:
+    title = "8 heads, forward: spread of the time per point, 2^14 to 2^20 points"
     sizes = [record(2**k) for k in range(14, 21)]
     sizes[3]["candidates"][OURS]["forward"] = timed(100 * 2**3 * 1.1)
     rows = {r[0]: r[2:] for r in targets.table(found_of(*sizes)).rows}
@@ -337,7 +340,7 @@ def test_networks_have_tables_and_a_picture(tmp_path: Path) -> None:
     assert rows[PLAIN] == ["64", "-"]
     assert rows["galerkin"] == ["64", "-"]
     won = winners(found, "model", EIGHT)
-    assert won.headers[5] == "training step: fastest rival"
+    assert won.headers[5] == "training step: fastest baseline"
     assert [row[5:7] for row in won.rows] == [
         ["galerkin", "0.50x"],
         ["linear", "0.50x"],
@@ -360,8 +363,29 @@ def test_the_page_of_the_docs_takes_every_block() -> None:
     assert filled(once, parts) == once
     for name, text in parts.items():
         assert f"<!-- bench: {name} -->\n{text}\n<!-- end -->" in once, name
-    with pytest.raises(ValueError, match=r"marker: expected one of made, .* got 'wrong'"):
+    with pytest.raises(ValueError, match=r"marker: expected one of summary, .* got 'wrong'"):
         filled("<!-- bench: wrong --><!-- end -->", parts)
+
+
+def test_the_page_opens_with_a_paragraph_and_a_table_and_ends_with_the_commands() -> None:
+    found = found_of(record(2**10), record(functional=4))
+    text = summary(found)
+    paragraph, table = text.split("\n\n")
+    assert paragraph.startswith("One layer of functional attention, width 128, 64 bases")
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["| 1,024", "| 16,384"]
+    assert rows[1][1:3] == ["25", "4.00x"]
+    assert summary(found_of()) == "Not measured yet."
+    page = (Path(__file__).parents[2] / "docs" / "speed.md").read_text()
+    assert page.splitlines()[2] == "<!-- bench: summary -->"
+    commands = [line for line in page.splitlines() if line.startswith("funcattn bench")]
+    assert page.index(commands[0]) > page.index("## How it is measured")
+
+
+def test_measurements_go_below_runs_unless_told_otherwise() -> None:
+    assert Bench().file == Path("runs/bench/bench.json")
+    assert Bench(quick=True).file == Path("runs/bench-quick/bench.json")
+    assert Bench(out=Path("a.json")).file == Path("a.json")
 
 
 def test_the_command_reports_from_the_file(
@@ -370,7 +394,9 @@ def test_the_command_reports_from_the_file(
     (tmp_path / "bench.json").write_text(json.dumps({"measurements": {"a": record(functional=4)}}))
     page = tmp_path / "page.md"
     page.write_text("<!-- bench: targets --><!-- end -->")
-    monkeypatch.setattr(command, "run", lambda *_, **__: pytest.fail("nothing is to be measured"))
+    monkeypatch.setattr(
+        benchmarking, "run", lambda *_, **__: pytest.fail("nothing is to be measured")
+    )
     Bench(out=tmp_path / "bench.json", page=page, report_only=True).run([], Console(width=150))
     said = capsys.readouterr().out
     assert "8 heads, forward: faster than the reference" in said
@@ -403,10 +429,10 @@ def test_a_child_measures_with_its_allocator(
     """The whole way, tiny: a process of its own, its environment, its answer."""
     said: list[str] = []
     monkeypatch.setenv("MALLOC_TOP_PAD_", "0")
-    case = Case("layer", Shape(16, 4, 2), 64, allocator)
+    case = Comparison("layer", Shape(16, 4, 2), 64, allocator)
     effort = Effort(rounds=2, seconds=0.0, quadratic_up_to=0, compiled=False)
-    results = Results(tmp_path / "bench.json")
-    work = runner.work_of_case(case, effort)
+    results = Measurements(tmp_path / "bench.json")
+    work = runner.work_of_comparison(case, effort)
     assert run([work], results, command="c", again=False, on_work=lambda _: said.append) == []
     kept = results.records[case.key]
     assert kept["candidates"][OURS]["forward"]["rounds"] == 2
@@ -423,7 +449,7 @@ def test_a_child_that_fails_says_why() -> None:
 
 def test_what_is_asked_for() -> None:
     def keys(**asked: Any) -> list[str]:
-        return [work.key for work in Bench(**asked)._work()]
+        return [work.key for work in Benchmarking(Bench(**asked), Console())._work()]
 
     assert keys(quick=True) == [
         f"layer 128/64/8, {points} points, default, 1 thread" for points in (1024, 4096, 16384)

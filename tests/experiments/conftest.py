@@ -9,8 +9,8 @@ import pytest
 
 if TYPE_CHECKING:
     from funcattn.experiments import Experiment
-    from funcattn.experiments.base import NotYet, Run
-    from funcattn.experiments.experiment import Outcome
+    from funcattn.experiments.engine.experiment import Outcome
+    from funcattn.experiments.engine.trial import NotYet, Trial
     from funcattn.experiments.tiers import Tier
 
 # funcattn is imported in functions: not before the shape checks are in place.
@@ -24,25 +24,25 @@ class Made:
 
     def add(
         self,
-        run: "Run | NotYet",
+        trial: "Trial | NotYet",
         values: Mapping[str, Any],
         *,
         tier: "Tier" = "cpu",
         seed: int = 0,
         code: str = "",
     ) -> None:
-        """A line with these values, by the code as it is or by another version."""
-        from funcattn.experiments.base import Run, identity
-        from funcattn.experiments.results import append_line
-        from funcattn.experiments.version import code_version
+        """A line with these values, by the code as it is or by other code."""
+        from funcattn.experiments.engine.fingerprints import fingerprint_of
+        from funcattn.experiments.engine.results import append_line
+        from funcattn.experiments.engine.trial import Trial, identity
 
-        assert isinstance(run, Run)
-        settings = run.settings(tier, seed)
+        assert isinstance(trial, Trial)
+        settings = trial.settings(tier, seed)
         line = {
             "identity": identity(settings),
-            "code": code or code_version(run.task),
-            "task": run.task,
-            "model": run.model,
+            "code": code or fingerprint_of(trial).name,
+            "task": trial.task,
+            "model": trial.model,
             "seed": seed,
             "settings": asdict(settings),
             "commit": "abc",
@@ -51,12 +51,12 @@ class Made:
             "parameters": 1000 + seed,
             **values,
         }
-        append_line(self.folder / f"{run.task}.jsonl", line)
+        append_line(self.folder / f"{trial.task}.jsonl", line)
 
     def outcome(self, experiment: "Experiment", tier: "Tier" = "cpu") -> "Outcome":
         """What there is of an experiment."""
-        from funcattn.experiments.experiment import Outcome
-        from funcattn.experiments.results import Results
+        from funcattn.experiments.engine.experiment import Outcome
+        from funcattn.experiments.engine.results import Results
 
         here = self.folder
         results = Results(here)
@@ -67,10 +67,10 @@ class Made:
     def with_errors(
         self, experiment: "Experiment", errors: Mapping[tuple[str, str], Sequence[float]]
     ) -> "Outcome":
-        """An outcome with these relative errors at tier cpu, one a seed."""
+        """An outcome with these relative errors at tier cpu, one per seed."""
         for entry, values in errors.items():
             for seed, value in enumerate(values):
-                self.add(experiment.runs[entry], {"test": {"relative_l2": value}}, seed=seed)
+                self.add(experiment.trials[entry], {"test": {"relative_l2": value}}, seed=seed)
         return self.outcome(experiment)
 
 

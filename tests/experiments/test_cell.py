@@ -10,10 +10,9 @@ import pytest
 from filelock import FileLock
 
 from funcattn.data import Store
-from funcattn.experiments import EXPERIMENTS
-from funcattn.experiments import cell as cell_module
-from funcattn.experiments.base import Run, identity
-from funcattn.experiments.cell import (
+from funcattn.experiments import EXPERIMENTS, measures
+from funcattn.experiments.engine import cell as cell_module
+from funcattn.experiments.engine.cell import (
     BUSY,
     CODE_CHANGED,
     DONE,
@@ -22,42 +21,49 @@ from funcattn.experiments.cell import (
     read_cell,
     run_cell,
 )
-from funcattn.experiments.results import Results, read_lines
-from funcattn.experiments.version import code_version
+from funcattn.experiments.engine.fingerprints import fingerprint_key, fingerprint_of
+from funcattn.experiments.engine.results import Results, read_lines
+from funcattn.experiments.engine.trial import Trial, identity
 from funcattn.settings import changed
 from funcattn.training import run as run_module
 from funcattn.training.loop import Interrupted
 
 
 @pytest.fixture(autouse=True)
-def _without_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "describe_run", lambda *_: None)
-    monkeypatch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def smoke_cell(run: Run, folder: Path, store: Store, seed: int = 0) -> Path:
-    """The folder of a run at tier smoke, ready to be run."""
-    settings = run.settings("smoke", seed)
-    cell = Cell(settings, code_version(run.task), folder / "results", store.folder, "the command")
+def smoke_cell(trial: Trial, folder: Path, store: Store, seed: int = 0) -> Path:
+    """The folder of a trial at tier smoke, ready to be run."""
+    cell = Cell(
+        trial.settings("smoke", seed),
+        fingerprint_key(trial),
+        fingerprint_of(trial).name,
+        folder / "results",
+        store.folder,
+        "the command",
+    )
     cell.write(folder / cell.name)
     return folder / cell.name
 
 
 def test_what_is_kept_of_a_cell_is_what_it_was(tmp_path: Path, store: Store) -> None:
-    folder = smoke_cell(Run("airfoil", changes={"network": {"bases": 5}}), tmp_path, store, seed=2)
+    folder = smoke_cell(
+        Trial("airfoil", changes={"network": {"bases": 5}}), tmp_path, store, seed=2
+    )
     cell = read_cell(folder)
-    assert cell.settings == Run("airfoil", changes={"network": {"bases": 5}}).settings("smoke", 2)
+    assert cell.settings == Trial("airfoil", changes={"network": {"bases": 5}}).settings("smoke", 2)
     assert cell.name == folder.name
     assert cell.command == "the command"
 
 
 def test_a_run_leaves_its_result(tmp_path: Path, store: Store) -> None:
-    run = Run("darcy")
-    folder = smoke_cell(run, tmp_path, store)
+    trial = Trial("darcy")
+    folder = smoke_cell(trial, tmp_path, store)
     assert run_cell(folder) == DONE
     results = Results(tmp_path / "results")
-    found = results.find(run.settings("smoke"))
+    found = results.find(trial, "smoke")
     assert found is not None
     assert found.current
     assert found.name == folder.name
@@ -66,11 +72,11 @@ def test_a_run_leaves_its_result(tmp_path: Path, store: Store) -> None:
     assert line["test"] == record["test"]
     assert line["command"] == "the command"
     assert line["parameters"] == record["parameters"]
-    assert line["identity"] == identity(run.settings("smoke"))
+    assert line["identity"] == identity(trial.settings("smoke"))
     assert "path" not in line["settings"]["data"]
     assert line["operations"] > 0
     assert line["measured"]["inference_ms"] > 0
-    curve, epochs = line["curve"], run.settings("smoke").optimisation.epochs
+    curve, epochs = line["curve"], trial.settings("smoke").optimisation.epochs
     assert curve["epoch"] == [float(epoch + 1) for epoch in range(epochs)]
     last = [curve[f"condition_{layer}"][-1] for layer in (1, 2)]
     assert line["measured"]["condition"] == pytest.approx(sum(last) / 2)
@@ -83,7 +89,7 @@ def test_a_run_leaves_its_result(tmp_path: Path, store: Store) -> None:
 def test_stopped_before_its_line_was_written_it_is_not_tested_again(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = smoke_cell(Run("darcy"), tmp_path, store, seed=1)
+    folder = smoke_cell(Trial("darcy"), tmp_path, store, seed=1)
     with monkeypatch.context() as patch:
         patch.setattr(cell_module, "append_line", _killed)
         with pytest.raises(KeyboardInterrupt):
@@ -106,21 +112,21 @@ def test_asked_to_stop_it_says_so(
     def train(*given: object, **named: object) -> None:  # noqa: ARG001
         raise Interrupted("SIGTERM")
 
-    folder = smoke_cell(Run("darcy"), tmp_path, store)
+    folder = smoke_cell(Trial("darcy"), tmp_path, store)
     monkeypatch.setattr(cell_module, "train", train)
     assert run_cell(folder) == STOPPED
     assert not (tmp_path / "results").exists()
 
 
 def test_two_do_not_do_the_same(tmp_path: Path, store: Store) -> None:
-    folder = smoke_cell(Run("darcy"), tmp_path, store)
+    folder = smoke_cell(Trial("darcy"), tmp_path, store)
     with FileLock(folder / ".lock"):
         assert run_cell(folder) == BUSY
     assert not (folder / "run").exists()
 
 
 def test_other_code_does_not_go_on_with_it(tmp_path: Path, store: Store) -> None:
-    folder = smoke_cell(Run("darcy"), tmp_path, store)
+    folder = smoke_cell(Trial("darcy"), tmp_path, store)
     replace(read_cell(folder), code="of yesterday").write(folder)
     assert run_cell(folder) == CODE_CHANGED
     assert not (folder / "run").exists()
@@ -129,21 +135,21 @@ def test_other_code_does_not_go_on_with_it(tmp_path: Path, store: Store) -> None
 def test_cpu_time_adds_up(tmp_path: Path) -> None:
     path = tmp_path / "progress.json"
     path.write_text(json.dumps({"cpu_seconds": 1e6}))
-    assert cell_module._Spent(path).cpu() > 1e6
+    assert cell_module._Progress(path).cpu() > 1e6
 
 
 def test_few_shot_has_its_error_curve(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = cell_module.error_by_observations
+    few = measures.error_by_observations
     monkeypatch.setattr(
-        cell_module, "error_by_observations", lambda network: few(network, tasks=5, queries=9)
+        measures, "error_by_observations", lambda network: few(network, tasks=5, queries=9)
     )
     experiment = EXPERIMENTS["few_shot"]
-    run = experiment.runs["softmax", "5"]
-    assert isinstance(run, Run)
-    assert run_cell(smoke_cell(run, tmp_path, store)) == DONE
-    found = Results(tmp_path / "results").find(run.settings("smoke"))
+    trial = experiment.trials["softmax", "5"]
+    assert isinstance(trial, Trial)
+    assert run_cell(smoke_cell(trial, tmp_path, store)) == DONE
+    found = Results(tmp_path / "results").find(trial, "smoke")
     assert found is not None
     for column in experiment.columns.values():
         value = found.value(column.metric)
@@ -151,23 +157,23 @@ def test_few_shot_has_its_error_curve(
         assert value > 0
 
 
-def _runs() -> dict[str, Run]:
-    """Every run of every experiment that can be made from nothing."""
-    wanted = [run for experiment in EXPERIMENTS.values() for run in experiment.wanted()]
-    able = [run for run in wanted if run.task != "rna" and run.refusal("smoke") is None]
-    distinct = {identity(run.settings("smoke")): run for run in able}.values()
-    return {f"{run.task}-{run.model}-{[*run.changes.values()]}": run for run in distinct}
+def _trials() -> dict[str, Trial]:
+    """Every trial of every experiment that needs no data from elsewhere."""
+    wanted = [trial for experiment in EXPERIMENTS.values() for trial in experiment.wanted()]
+    able = [trial for trial in wanted if trial.task != "rna" and trial.refusal("smoke") is None]
+    distinct = {identity(trial.settings("smoke")): trial for trial in able}.values()
+    return {f"{each.task}-{each.model}-{[*each.changes.values()]}": each for each in distinct}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("run", _runs().values(), ids=_runs())
-def test_every_run_starts_and_fills_its_columns(tmp_path: Path, store: Store, run: Run) -> None:
-    assert run_cell(smoke_cell(run, tmp_path, store)) == DONE
-    found = Results(tmp_path / "results").find(run.settings("smoke"))
+@pytest.mark.parametrize("trial", _trials().values(), ids=_trials())
+def test_every_trial_fills_its_columns(tmp_path: Path, store: Store, trial: Trial) -> None:
+    assert run_cell(smoke_cell(trial, tmp_path, store)) == DONE
+    found = Results(tmp_path / "results").find(trial, "smoke")
     assert found is not None
     for experiment in EXPERIMENTS.values():
-        for (_, name), wanted in experiment.runs.items():
-            if wanted == run:
+        for (_, name), wanted in experiment.trials.items():
+            if wanted == trial:
                 metric = experiment.columns[name].metric
                 # At tier smoke one case may be all that lies outside the range: it has no rank.
                 alone = found.line["test_samples"] < 2 and metric.endswith("rank_correlation")
@@ -175,8 +181,10 @@ def test_every_run_starts_and_fills_its_columns(tmp_path: Path, store: Store, ru
 
 
 def test_rna_is_read_from_where_it_lies(tmp_path: Path, store: Store) -> None:
-    settings: Any = changed(Run("rna").settings("smoke"), {"data": {"path": "/nowhere"}})
-    cell = Cell(settings, code_version("rna"), tmp_path / "results", store.folder, "")
+    trial = Trial("rna")
+    settings: Any = changed(trial.settings("smoke"), {"data": {"path": "/nowhere"}})
+    code = fingerprint_of(trial).name
+    cell = Cell(settings, fingerprint_key(trial), code, tmp_path / "results", store.folder, "")
     cell.write(tmp_path / "a")
     with pytest.raises(FileNotFoundError, match="expected the RNA Surface Segmentation Dataset"):
         run_cell(tmp_path / "a")

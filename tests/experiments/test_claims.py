@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from funcattn.experiments import EXPERIMENTS
-from funcattn.experiments.claims import Below, Falls, First, Near
+from funcattn.experiments.engine.claims import Below, Falls, First, Near
 
 PDE, BASES, RIDGE = EXPERIMENTS["pde"], EXPERIMENTS["bases"], EXPERIMENTS["ridge"]
 FIRST = First("first", "funcattn", "darcy")
@@ -21,7 +21,8 @@ def test_first_holds_with_its_margin(made: Any) -> None:
         },
     )
     assert str(FIRST.verdict(outcome)) == (
-        "first: holds, at tier cpu, 3 seeds, margin 12 % to LNO, against 2 of 17 other methods"
+        "first: holds; the error of LNO is 1.14 times that of Functional attention; "
+        "2 of 17 other methods have a run (tier cpu, 3 seeds)"
     )
 
 
@@ -29,8 +30,9 @@ def test_first_is_against_methods_that_the_paper_has_not_too(made: Any) -> None:
     errors = {"funcattn": 0.03, "transolver": 0.04, "flare": 0.02, "linear_no": 0.05}
     outcome = made.with_errors(PDE, {(row, "darcy"): [error] for row, error in errors.items()})
     assert str(FIRST.verdict(outcome)) == (
-        "first: does not hold, at tier cpu, 1 seed, margin -50 % to FLARE (not in the paper), "
-        "among the methods of the paper margin 25 % to Transolver, against 3 of 17 other methods"
+        "first: does not hold; the error of Functional attention is 1.5 times that of FLARE (not "
+        "in the paper); among the methods of the paper, the error of Transolver is 1.33 times that "
+        "of Functional attention; 3 of 17 other methods have a run (tier cpu, 1 seed)"
     )
 
 
@@ -40,8 +42,11 @@ def test_first_does_not_hold(made: Any) -> None:
         {("funcattn", "darcy"): [0.03, 0.034], ("transolver", "darcy"): [0.031, 0.031, 0.031]},
     )
     said = str(FIRST.verdict(outcome))
-    assert said.startswith("first: does not hold, at tier cpu, 2 seeds, margin -3.23 % to Tran")
-    assert "less than the spread of the seeds" in said
+    assert said.startswith(
+        "first: does not hold; the error of Functional attention is 1.03 times that of Transolver, "
+        "a difference within the spread over the seeds; "
+    )
+    assert said.endswith("(tier cpu, 2 seeds)")
 
 
 def test_first_is_not_yet_decided(made: Any) -> None:
@@ -51,30 +56,31 @@ def test_first_is_not_yet_decided(made: Any) -> None:
 
 def test_alone_is_not_first(made: Any) -> None:
     outcome = made.with_errors(PDE, {("funcattn", "darcy"): [0.03]})
-    assert str(FIRST.verdict(outcome)) == "first: not yet, no other method has a run"
+    assert str(FIRST.verdict(outcome)) == "first: not yet; no other method has a run"
 
 
 def test_larger_may_be_better(made: Any) -> None:
     rna = EXPERIMENTS["rna"]
     for model, value in (("funcattn", 0.6), ("transolver", 0.5)):
-        run = rna.runs[model, "accuracy"]
-        made.add(run, {"test": {"accuracy": value}})
+        made.add(rna.trials[model, "accuracy"], {"test": {"accuracy": value}})
     verdict = rna.claims[0].verdict(made.outcome(rna))
     assert verdict.holds == "holds"
-    assert "margin 20 % to Transolver, against 1 of 6 other methods" in verdict.details
+    assert verdict.details == (
+        "the accuracy of Functional attention is 1.2 times that of Transolver; "
+        "1 of 6 other methods have a run (tier cpu, 1 seed)"
+    )
 
 
 def test_a_method_that_is_not_here_is_named(made: Any) -> None:
     claim = First("w", "gnot", "darcy")
     verdict = claim.verdict(made.outcome(PDE))
-    assert str(verdict) == "w: not yet, GNOT: the method is not here"
+    assert str(verdict) == "w: not yet; GNOT: the method is not here"
 
 
 def test_older_code_is_told(made: Any) -> None:
-    run = PDE.runs["funcattn", "darcy"]
-    made.add(run, {"test": {"relative_l2": 0.1}}, code="old")
+    made.add(PDE.trials["funcattn", "darcy"], {"test": {"relative_l2": 0.1}}, code="old")
     outcome = made.with_errors(PDE, {("fno", "darcy"): [0.2]})
-    assert str(FIRST.verdict(outcome)).endswith(", by older code")
+    assert str(FIRST.verdict(outcome)).endswith("(tier cpu, 1 seed, by older code)")
 
 
 @pytest.mark.parametrize(("factor", "holds"), [(1.9, "holds"), (2.1, "does not hold")])
@@ -91,7 +97,7 @@ def test_below_by_a_factor_in_some_column(made: Any, factor: float, holds: str) 
     claim = Below("b", "funcattn", "fno", ("pipe", "darcy", "airfoil"), factor)
     verdict = claim.verdict(outcome)
     assert verdict.holds == holds
-    assert "FNO over Functional attention is 2" in verdict.details
+    assert "the error of FNO is 2 times that of Functional attention" in verdict.details
 
 
 def test_below_across_columns(made: Any) -> None:
@@ -108,7 +114,10 @@ def test_near_the_best(made: Any) -> None:
     )
     near = Near("n", "elasticity", 0.05, "64").verdict(outcome)
     assert near.holds == "holds"
-    assert "4 % above the best, 3 of 6 settings" in near.details
+    assert near.details == (
+        "the error of 64 functions is 1.04 times that of 128 functions, the best; "
+        "3 of 6 settings have a run (tier cpu, 1 seed)"
+    )
     assert Near("n", "elasticity", 0.03, "64").verdict(outcome).holds == "does not hold"
     assert Near("n", "elasticity", 0.5).verdict(outcome).holds == "does not hold"
     assert Near("n", "elasticity", 1.01).verdict(outcome).holds == "holds"
@@ -118,11 +127,11 @@ def test_near_the_best(made: Any) -> None:
 @pytest.mark.parametrize(("last", "holds"), [(5.0, "holds"), (50.0, "does not hold")])
 def test_falls(made: Any, last: float, holds: str) -> None:
     for start, value in (("0", 30.0), ("3", 20.0), ("6", last)):
-        run = RIDGE.runs[start, "condition"]
+        trial = RIDGE.trials[start, "condition"]
         assert (
             Falls("f", "condition", ("0", "3", "6")).verdict(made.outcome(RIDGE)).holds == "not yet"
         )
-        made.add(run, {"measured": {"condition": value}})
+        made.add(trial, {"measured": {"condition": value}})
     verdict = Falls("f", "condition", ("0", "3", "6")).verdict(made.outcome(RIDGE))
     assert verdict.holds == holds
-    assert f"from 0 on: 30, 20, {last:g}" in verdict.details
+    assert f"30 at alpha = 0, 20 at alpha = 3, {last:g} at alpha = 6" in verdict.details

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from funcattn.experiments import EXPERIMENTS, pictures
-from funcattn.experiments import command as command_module
-from funcattn.experiments.cell import Cell, run_cell
-from funcattn.experiments.command import Reproduce
-from funcattn.experiments.queue import Ended, Queue
-from funcattn.training import run as run_module
+from funcattn.cli import reproduction
+from funcattn.cli.reproduce import Reproduce
+from funcattn.experiments import EXPERIMENTS
+from funcattn.experiments.engine.cell import Cell, run_cell
+from funcattn.experiments.engine.fingerprints import stored
+from funcattn.experiments.engine.queue import Ended, Queue
+from funcattn.experiments.engine.trial import Trial
+from funcattn.experiments.tables import pictures
 
 Call = Callable[..., str]
 
@@ -31,11 +33,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
         return []
 
     def write(outcomes: object, page: Path, *more: object) -> None:  # noqa: ARG001
-        page.parent.mkdir(exist_ok=True)
+        page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text("built")
 
     monkeypatch.setattr(Queue, "run", run)
-    monkeypatch.setattr(command_module, "write_results", write)
+    monkeypatch.setattr(reproduction, "write_results", write)
     return asked
 
 
@@ -57,7 +59,7 @@ def names(cells: list[Cell]) -> list[tuple[str, str, int]]:
 
 
 def test_the_list_shows_all_twelve(call: Call, made: Any) -> None:
-    made.add(EXPERIMENTS["burgers"].runs["fno", "error"], {})
+    made.add(EXPERIMENTS["burgers"].trials["fno", "error"], {})
     said = call(show=True, results=made.folder)
     assert said == call(results=made.folder)
     for name in EXPERIMENTS:
@@ -73,18 +75,32 @@ def test_the_first_seed_of_all_comes_first(call: Call, ran: list[Cell]) -> None:
     assert names(ran) == [("elasticity", "funcattn", s) for s in (0, 0, 0, 1, 1, 1)]
     # The ridge that starts at one half is the network as it is: it is not made twice.
     assert [c.settings.network.ridge for c in ran] == pytest.approx([0.5, 0.9526, 0.9975] * 2, 1e-4)
-    assert "elasticity, funcattn, seed 1 done" in said
+    assert "elasticity, funcattn, seed 1: done" in said
     assert {cell.command for cell in ran} == {
         "funcattn reproduce table1 ridge --tier cpu --only elasticity --models funcattn fno "
         "--seeds 2"
     }
-    assert Path("docs/results.md").exists()
+    assert Path("runs/reproduce/results/results.md").exists()
+
+
+def test_files_go_where_the_options_say_and_nowhere_else(
+    call: Call, ran: list[Cell], tmp_path: Path
+) -> None:
+    call("burgers", models=["fno"])
+    assert {path.name for path in tmp_path.iterdir()} == {"runs"}
+    assert {cell.results for cell in ran} == {Path("runs/reproduce/results")}
+    options = {"results": Path("a/results"), "page": Path("b/page.md"), "queue": Path("c")}
+    call("burgers", models=["fno"], **options)
+    assert ran[-1].results == Path("a/results")
+    assert Path("b/page.md").exists()
+    assert not Path("docs").exists()
+    assert not Path("results").exists()
 
 
 def test_what_has_a_result_is_skipped(call: Call, ran: list[Cell], made: Any) -> None:
-    runs = EXPERIMENTS["burgers"].runs
-    made.add(runs["fno", "error"], {})
-    made.add(runs["galerkin", "error"], {}, code="old")
+    trials = EXPERIMENTS["burgers"].trials
+    made.add(trials["fno", "error"], {})
+    made.add(trials["galerkin", "error"], {}, code="old")
     call("burgers", results=made.folder)
     assert [c.settings.model for c in ran] == ["funcattn", "transolver", "galerkin"]
     ran.clear()
@@ -148,11 +164,32 @@ def test_failed_runs_are_an_error_after_the_page_was_built(
     with pytest.raises(ValueError, match="1 runs failed"):
         call("burgers", models=["fno"])
     assert not ran
-    assert Path("docs/results.md").exists()
+    assert Path("runs/reproduce/results/results.md").exists()
 
 
 def test_tables_run_nothing(call: Call, ran: list[Cell]) -> None:
-    assert "docs/results.md" in call(tables=True)
+    assert "runs/reproduce/results/results.md" in call(tables=True)
+    assert not ran
+
+
+def test_the_check_names_the_results_that_are_stale(
+    call: Call, ran: list[Cell], made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = EXPERIMENTS["burgers"].trials
+    for name in ("fno", "galerkin"):
+        made.add(trials[name, "error"], {})
+
+    def computed(trial: Trial, store: object) -> Any:  # noqa: ARG001
+        numbers = dict(stored()[reproduction.fingerprint_key(trial)].numbers)
+        factor = 1 + (1e-3 if trial.model == "fno" else 1e-7)
+        return numbers | {"train_loss": [factor * loss for loss in numbers["train_loss"]]}
+
+    monkeypatch.setattr(reproduction, "computed", computed)
+    said = call("burgers", check=True, results=made.folder, models=["galerkin"])
+    assert "burgers galerkin: the same numbers, within 1e-07" in said
+    assert "All 2 short runs gave the numbers" in said  # the other one is that of Muon
+    with pytest.raises(ValueError, match="1 of 5 short runs gave other numbers"):
+        call("burgers", check=True, results=made.folder)
     assert not ran
 
 
@@ -165,9 +202,7 @@ def test_pictures_are_drawn_from_kept_runs(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: Any
 ) -> None:
     """From the command to the picture, at tier smoke, in this process."""
-    monkeypatch.setattr(run_module, "describe_run", lambda *_: None)
-    monkeypatch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
-    monkeypatch.setattr(pictures, "_BASES", {"funcattn": command_module.Run("darcy")})
+    monkeypatch.setattr(pictures, "_BASES", {"funcattn": Trial("darcy")})
 
     def run(queue: Queue, cells: list[Cell]) -> list[Ended]:
         for cell in cells:
@@ -178,9 +213,9 @@ def test_pictures_are_drawn_from_kept_runs(
     monkeypatch.setattr(Queue, "run", run)
     models = ["funcattn", "transolver"]
     shown = {name: EXPERIMENTS[name] for name in ("burgers", "pictures")}
-    monkeypatch.setattr(command_module, "EXPERIMENTS", shown)
+    monkeypatch.setattr(reproduction, "EXPERIMENTS", shown)
     call("pde", tier="smoke", only=["darcy"], models=models, cache=store.folder)
-    folder = tmp_path / "runs/queue/smoke"
+    folder = tmp_path / "runs/reproduce/smoke"
     text = (folder / "results.md").read_text()
     for name in ("pictures_darcy", "pictures_basis_funcattn"):
         assert f"(pictures/{name}-smoke.png)" in text

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from funcattn.experiments import EXPERIMENTS, experiment_named
-from funcattn.experiments.base import NotYet, Run, identity, paper
-from funcattn.experiments.experiment import Experiment, Numbers, Outcome
-from funcattn.experiments.results import Results
+from funcattn.experiments.engine.experiment import Experiment, Numbers, Outcome
+from funcattn.experiments.engine.fingerprints import by_key, stored
+from funcattn.experiments.engine.results import Results
+from funcattn.experiments.engine.trial import NotYet, Trial, identity
+from funcattn.experiments.tables.paper import PAPER
 from funcattn.experiments.tiers import ON_TWO_CORES, TIERS, tier_settings
 from funcattn.settings import changed
 from funcattn.tasks import TASKS
@@ -27,25 +29,26 @@ class AsPrinted(Outcome):
 
 
 def as_printed(o: Outcome) -> AsPrinted:
-    return AsPrinted(o.experiment, o.tier, o.results, o.kept, o.cache, o.bench)
+    return AsPrinted(o.experiment, o.tier, o.results, o.queue, o.cache, o.bench)
 
 
 def test_there_are_twelve() -> None:
     assert len(EXPERIMENTS) == 12
 
 
-@pytest.mark.parametrize("name", paper())
+@pytest.mark.parametrize("name", PAPER)
 def test_every_printed_number_has_its_place(name: str) -> None:
     experiment = EXPERIMENTS[name]
-    for row, columns in paper()[name].items():
+    assert experiment.paper is PAPER[name]
+    for row, columns in PAPER[name].items():
         assert row in experiment.rows
         for column in columns:
-            assert (row, column) in experiment.runs, (row, column)
+            assert (row, column) in experiment.trials, (row, column)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_rows_and_columns_are_known(experiment: Experiment) -> None:
-    for row, column in experiment.runs:
+    for row, column in experiment.trials:
         assert row in experiment.rows
         assert column in experiment.columns
 
@@ -75,27 +78,36 @@ def test_the_claims_hold_for_the_papers_own_numbers_but_for_two(made: Any) -> No
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_every_run_can_start_or_says_why_not(experiment: Experiment) -> None:
+def test_every_trial_can_start_or_says_why_not(experiment: Experiment) -> None:
     allowed = {"it needs points on a grid", "over twenty minutes on one core"} | WAITING
-    for run in experiment.wanted():
+    for trial in experiment.wanted():
         for tier in TIERS:
-            refusal = run.refusal(tier)
+            refusal = trial.refusal(tier)
             assert refusal is None or refusal in allowed
             if refusal is None:
-                assert run.settings(tier, seed=3).seed == 3
-                assert run.settings(tier).model == run.model
+                assert trial.settings(tier, seed=3).seed == 3
+                assert trial.settings(tier).model == trial.model
+
+
+def test_every_trial_has_stored_numbers_and_all_of_them_are_used() -> None:
+    wanted = (trial for experiment in EXPERIMENTS.values() for trial in experiment.wanted())
+    assert by_key(wanted).keys() == stored().keys()
 
 
 def test_a_method_that_is_not_here_is_not_run() -> None:
-    assert isinstance(EXPERIMENTS["pde"].runs["gnot", "darcy"], NotYet)
-    assert not any(run.model == "gnot" for run in EXPERIMENTS["pde"].wanted())
+    assert isinstance(EXPERIMENTS["pde"].trials["gnot", "darcy"], NotYet)
+    assert not any(trial.model == "gnot" for trial in EXPERIMENTS["pde"].wanted())
 
 
 @pytest.mark.parametrize("task", ON_TWO_CORES)
 def test_all_attentions_of_a_task_train_alike(task: str) -> None:
     for tier in TIERS:
         ours, other = (tier_settings(task, model, tier) for model in ("funcattn", "transolver"))
-        assert replace(ours, model="transolver") == other
+        assert replace(ours, model=other.model, network=other.network) == other
+        # Of the network, all settings that both have: functional attention has some more.
+        shared = asdict(other.network)
+        assert shared.items() <= asdict(ours.network).items()
+        assert {"width", "layers", "heads", "bases", "reach"} <= shared.keys()
         assert (ours.optimisation.optimiser == "muon") == (tier == "cpu")
 
 
@@ -112,16 +124,19 @@ def test_few_shot_is_the_papers_on_two_cores_but_for_intention() -> None:
 
 def test_runs_that_are_the_same_are_made_once() -> None:
     """64 basis functions, or a ridge that starts at one half, are what the network has anyway."""
-    plain = identity(Run("elasticity").settings("cpu"))
-    ridge, bases = EXPERIMENTS["ridge"].runs["0", "error"], EXPERIMENTS["bases"].runs["32", "time"]
-    for run in (ridge, bases):
-        assert isinstance(run, Run)
-        assert identity(run.settings("cpu")) == plain
-    assert identity(Run("elasticity").settings("paper")) != plain
+    plain = identity(Trial("elasticity").settings("cpu"))
+    ridge, bases = (
+        EXPERIMENTS["ridge"].trials["0", "error"],
+        EXPERIMENTS["bases"].trials["32", "time"],
+    )
+    for trial in (ridge, bases):
+        assert isinstance(trial, Trial)
+        assert identity(trial.settings("cpu")) == plain
+    assert identity(Trial("elasticity").settings("paper")) != plain
 
 
 def test_where_data_lies_and_when_to_save_are_no_identity() -> None:
-    settings = Run("rna").settings("cpu")
+    settings = Trial("rna").settings("cpu")
     elsewhere = changed(settings, {"data": {"path": "a"}, "checkpoint_seconds": 1.0})
     assert asdict(settings) != asdict(elsewhere)
     assert identity(settings) == identity(elsewhere)
@@ -134,4 +149,4 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_no_results_are_no_results(tmp_path: Path) -> None:
-    assert Results(tmp_path).find(Run("darcy").settings("cpu")) is None
+    assert Results(tmp_path).find(Trial("darcy"), "cpu") is None

@@ -2,7 +2,8 @@
 
 import itertools
 import json
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from funcattn.experiments import EXPERIMENTS
-from funcattn.experiments.drawing import curves
-from funcattn.experiments.pages import latex_table, markdown_table, write_results
-from funcattn.experiments.scaling import SHAPE, measured
+from funcattn.experiments.engine.drawing import curves
+from funcattn.experiments.engine.experiment import Claim, Outcome, Verdict
+from funcattn.experiments.engine.pages import latex_table, markdown_table, write_results
+from funcattn.experiments.tables.scaling import SHAPE, measured
 from funcattn.training.checkpoint import CheckpointError
 
 BURGERS, NOTCH = EXPERIMENTS["burgers"], EXPERIMENTS["darcy_notch"]
@@ -24,7 +26,7 @@ FEW_SHOT = EXPERIMENTS["few_shot"]
 def burgers(made: Any) -> Any:
     """Three methods, one of them by older code and one with a single seed."""
     errors = {("funcattn", "error"): [0.01, 0.012, 0.014], ("fno", "error"): [0.02]}
-    made.add(BURGERS.runs["galerkin", "error"], {"test": {"relative_l2": 0.03}}, code="old")
+    made.add(BURGERS.trials["galerkin", "error"], {"test": {"relative_l2": 0.03}}, code="old")
     return made.with_errors(BURGERS, errors)
 
 
@@ -53,15 +55,15 @@ def test_the_latex_table(burgers: Any) -> None:
 
 def test_a_tier_without_results_of_its_own_is_not_told_of(made: Any, tmp_path: Path) -> None:
     errors = {"mse": dict.fromkeys(("5", "10", "20", "40"), 0.1)}
-    made.add(FEW_SHOT.runs["funcattn", "5"], {"measured": errors})  # the same at both tiers
+    made.add(FEW_SHOT.trials["funcattn", "5"], {"measured": errors})  # the same at both tiers
     page, folder = tmp_path / "results.md", tmp_path / "out"
     outcomes = [made.outcome(FEW_SHOT, "paper"), made.outcome(FEW_SHOT, "cpu")]
     write_results(outcomes, page, folder)
     assert "Tier `paper`: " not in page.read_text()
-    made.add(FEW_SHOT.runs["intention", "5"], {"measured": errors}, tier="paper")
+    made.add(FEW_SHOT.trials["intention", "5"], {"measured": errors}, tier="paper")
     write_results([made.outcome(FEW_SHOT, "paper"), made.outcome(FEW_SHOT, "cpu")], page, folder)
     assert "Tier `cpu`: " not in page.read_text()
-    made.add(FEW_SHOT.runs["intention", "5"], {"measured": errors})
+    made.add(FEW_SHOT.trials["intention", "5"], {"measured": errors})
     write_results([made.outcome(FEW_SHOT, "paper"), made.outcome(FEW_SHOT, "cpu")], page, folder)
     assert page.read_text().index("Tier `paper`: ") < page.read_text().index("Tier `cpu`: ")
 
@@ -70,7 +72,7 @@ def test_conditions_have_no_best(made: Any) -> None:
     for start, condition in (("0", 30.0), ("6", 3.0)):
         values = {"measured": {"condition": condition}, "test": {"relative_l2": 0.1}}
         curve = {"epoch": [1.0, 2.0], "condition_1": [50.0, condition], "condition_2": [9.0, 9.0]}
-        made.add(RIDGE.runs[start, "error"], values | {"curve": curve})
+        made.add(RIDGE.trials[start, "error"], values | {"curve": curve})
     outcome = made.outcome(RIDGE)
     assert "| alpha = 6 | 8 | 3 (1) |" in markdown_table(outcome)
     (axis,) = RIDGE.figures(outcome)["ridge_condition"].axes
@@ -89,30 +91,65 @@ def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
     assert text.count("## Burgers' equation") == 1
     assert "Tier `paper`: " not in text  # where nothing was run
     assert (
-        "- functional attention first on Burgers: holds, at tier cpu, 1 seed, margin 40 % to FNO, "
-        "against 2 of 3 other methods, by older code\n"
+        "- functional attention first on Burgers: holds; the error of FNO is 1.67 times that of "
+        "Functional attention; 2 of 3 other methods have a run (tier cpu, 1 seed, by older code)\n"
     ) in text
-    assert "- not yet decided: functional attention first on Darcy with a notch; " in text
-    assert "Of 3 claims 1 hold here, 0 do not, 2 wait for runs." in text
+    assert "- not decided yet: functional attention first on Darcy with a notch; " in text
+    assert "Of 3 claims, 1 hold here, 0 do not, and 2 are not decided yet." in text
     assert (
-        "Parameters, and minutes of one core:\n\n"
-        "|  | a run |\n"
+        "Parameters, and minutes on one core:\n\n"
+        "|  | per run |\n"
         "| --- | --- |\n"
         "| FNO | 1,000, 30.0 min |\n"
         "| Galerkin | 1,000, 30.0 min |\n"
         "| Functional attention | 1,000, 30.0 min |\n"
     ) in text
     assert (
-        "| functional attention first on Burgers | holds | at tier cpu, 1 seed, margin 40 % to "
-        "FNO, against 2 of 3 other methods, by older code "
+        "| functional attention first on Burgers | holds | the error of FNO is 1.67 times that of "
+        "Functional attention; 2 of 3 other methods have a run (tier cpu, 1 seed, by older code) "
         "| [burgers](#burgers-equation-on-a-finer-grid-burgers-table5) |\n"
     ) in text
     assert (folder / "tables/burgers-cpu.md").read_text() == markdown_table(burgers)
     assert (folder / "tables/burgers-cpu.tex").read_text() == latex_table(burgers)
-    assert "5 results with all seeds, 2.5 hours of one core; commit abc; a machine." in text
+    assert "5 results over all seeds, 2.5 hours on one core; commit abc; a machine." in text
     before = text
     write_results(outcomes, page, folder)
     assert page.read_text() == before
+
+
+def anchors(text: str) -> list[str]:
+    """Those that GitHub makes of the headings: hyphens and underscores stay, spaces are hyphens."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_every_link_within_the_page_has_its_heading(made: Any, tmp_path: Path) -> None:
+    outcomes = []
+    for experiment in EXPERIMENTS.values():
+        decided = replace(experiment, claims=(Always("a claim"),), figures=lambda outcome: {})  # noqa: ARG005
+        outcomes.append(made.outcome(decided))
+    write_results(outcomes, tmp_path / "page.md", tmp_path)
+    text = (tmp_path / "page.md").read_text()
+    links = re.findall(r"\]\(#([^)]*)\)", text)
+    assert len(links) == len(EXPERIMENTS)
+    assert set(links) <= set(anchors(text))
+
+
+def test_every_link_of_the_stored_page_leads_somewhere() -> None:
+    page = Path(__file__).parents[2] / "docs/results.md"
+    for link in re.findall(r"\]\(([^)]*)\)", page.read_text()):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.read_text()), link
+
+
+@dataclass(frozen=True)
+class Always(Claim):
+    """A claim that is decided before any run."""
+
+    def verdict(self, outcome: Outcome) -> Verdict:  # noqa: ARG002
+        return Verdict(self.text, "holds", "")
 
 
 def test_pictures_stay_where_the_weights_are_not(made: Any, tmp_path: Path) -> None:
@@ -193,11 +230,16 @@ def test_scaling_reads_the_benchmark(made: Any, tmp_path: Path) -> None:
     assert measured(tmp_path / "bench.json", "time")["galerkin"] == {1024: 20.0, 16384: 270.0}
     fastest, leanest, streamed, linear, _ = (claim.verdict(outcome) for claim in SCALING.claims)
     assert fastest.holds == "holds"
-    assert "Galerkin over functional attention is 1.5 at 16,384 points" in fastest.details
-    assert fastest.details.endswith("against 1 of 9 other methods")
+    assert (
+        "the time of Galerkin is 1.5 times that of functional attention at 16,384 points"
+        in fastest.details
+    )
+    assert fastest.details.endswith("; 1 of 9 other methods were measured")
     assert (leanest.holds, streamed.holds) == ("does not hold", "holds")
     assert linear.holds == "holds"
-    assert "over that at 1,024 is 1.12" in linear.details
+    assert linear.details == (
+        "the time per point at 16,384 points is 1.12 times that at 1,024 points"
+    )
     assert set(SCALING.figures(outcome)) == {"scaling_time", "scaling_memory"}
     bench(tmp_path / "bench.json", times | {"functional": {1024: 0.01, 16384: 0.3}})
     assert [claim.verdict(outcome).holds for claim in SCALING.claims] == [
@@ -210,4 +252,7 @@ def test_scaling_reads_the_benchmark(made: Any, tmp_path: Path) -> None:
     bench(tmp_path / "bench.json", times | {"linear_no": {16384: 0.09}})
     fastest = SCALING.claims[0].verdict(outcome)
     assert fastest.holds == "does not hold"
-    assert "linear_no (not in the paper) over functional attention is 0.5" in fastest.details
+    assert (
+        "the time of functional attention is 2 times that of linear_no (not in the paper)"
+        in fastest.details
+    )

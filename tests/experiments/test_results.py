@@ -7,79 +7,73 @@ from typing import Any
 
 import pytest
 
-from funcattn.experiments.base import Run
-from funcattn.experiments.results import SAME_NUMBERS, Results, append_line, read_lines
-from funcattn.experiments.version import code_version
-from funcattn.training import checkpoint
+from funcattn import files
+from funcattn.experiments.engine.fingerprints import Fingerprint, fingerprint_of, stored
+from funcattn.experiments.engine.results import Results, append_line, read_lines
+from funcattn.experiments.engine.trial import Trial
 
-RUN = Run("darcy", "transolver")
+TRIAL = Trial("darcy", "transolver")
 
 
 def test_a_result_is_found_by_its_settings(made: Any) -> None:
-    made.add(RUN, {"test": {"relative_l2": 0.25}}, seed=1)
+    made.add(TRIAL, {"test": {"relative_l2": 0.25}}, seed=1)
     results = Results(made.folder)
-    found = results.find(RUN.settings("cpu", 1))
+    found = results.find(TRIAL, "cpu", 1)
     assert found is not None
     assert found.current
     assert found.value("test.relative_l2") == 0.25
     assert found.value("test.other") is None
     assert found.value("test.relative_l2.deeper") is None
-    assert results.find(RUN.settings("cpu", 0)) is None
-    assert results.find(RUN.settings("smoke", 1)) is None
+    assert results.find(TRIAL, "cpu") is None
+    assert results.find(TRIAL, "smoke", 1) is None
 
 
 def test_a_result_of_older_code_is_kept_and_marked(made: Any) -> None:
-    made.add(RUN, {"test": {"relative_l2": 0.5}}, code="old")
-    found = Results(made.folder).find(RUN.settings("cpu"))
+    made.add(TRIAL, {"test": {"relative_l2": 0.5}}, code="old")
+    found = Results(made.folder).find(TRIAL, "cpu")
     assert found is not None
     assert not found.current
-    made.add(RUN, {"test": {"relative_l2": 0.25}})
-    made.add(RUN, {"test": {"relative_l2": 0.75}}, code="older")
-    found = Results(made.folder).find(RUN.settings("cpu"))
+    made.add(TRIAL, {"test": {"relative_l2": 0.25}})
+    made.add(TRIAL, {"test": {"relative_l2": 0.75}}, code="older")
+    found = Results(made.folder).find(TRIAL, "cpu")
     assert found is not None
     assert found.current
     assert found.value("test.relative_l2") == 0.25
     assert len(read_lines(made.folder / "darcy.jsonl")) == 3
 
 
-def test_code_that_changed_no_number_is_not_older(made: Any) -> None:
-    made.add(RUN, {}, code="first")
-    made.add(RUN, {}, seed=1, code="other")
-    now = code_version("darcy")
-    changes = [
-        {"code": {"darcy": ["first", "second"], "burgers": ["other", now]}},
-        {"code": {"darcy": ["second", now]}},
-    ]
-    (made.folder / SAME_NUMBERS).write_text(json.dumps(changes))
-    found = Results(made.folder).of_all_seeds(RUN.settings("cpu"))
-    assert [result.current for result in found.values()] == [True, False]
-    (made.folder / SAME_NUMBERS).write_text(json.dumps(changes[:1]))
-    found = Results(made.folder).of_all_seeds(RUN.settings("cpu"))
-    assert not found[0].current
-
-
-@pytest.mark.parametrize(("but_for", "current"), [("lno", True), ("transolver", False)])
-def test_a_change_of_one_network_leaves_the_numbers_of_others(
-    made: Any, but_for: str, current: bool
+def test_names_from_before_the_fingerprints_count_where_the_numbers_are_the_same(
+    made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made.add(RUN, {}, code="old")
-    change = {"code": {"darcy": ["old", code_version("darcy")]}, "but_for": [but_for]}
-    (made.folder / SAME_NUMBERS).write_text(json.dumps([change]))
-    found = Results(made.folder).find(RUN.settings("cpu"))
-    assert found is not None
-    assert found.current == current
+    made.add(TRIAL, {}, code="first")
+    made.add(TRIAL, {}, seed=1, code="other")
+    same = Fingerprint(fingerprint_of(TRIAL).numbers, earlier=("first",))
+    monkeypatch.setitem(stored(), "darcy transolver", same)
+    results = Results(made.folder).of_all_seeds(TRIAL, "cpu")
+    assert [result.current for result in results.values()] == [True, False]
+
+
+def test_other_numbers_of_one_network_leave_the_results_of_others(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lno = Trial("darcy", "lno")
+    made.add(TRIAL, {})
+    made.add(lno, {})
+    monkeypatch.setitem(stored(), "darcy lno", Fingerprint({"train_loss": [0.5]}))
+    results = Results(made.folder)
+    found = [results.find(trial, "cpu") for trial in (TRIAL, lno)]
+    assert [result is not None and result.current for result in found] == [True, False]
 
 
 def test_a_setting_that_came_later_had_its_default(made: Any) -> None:
-    made.add(RUN, {})
+    made.add(TRIAL, {})
     path = made.folder / "darcy.jsonl"
     line = json.loads(path.read_text())
-    assert line["settings"]["network"].pop("modes") == 12
+    assert line["settings"]["network"].pop("mlp_ratio") == 1.0
     path.write_text(json.dumps(line | {"identity": "of that time"}) + "\n")
     results = Results(made.folder)
-    settings = RUN.settings("cpu")
-    assert results.find(settings) is not None
-    assert results.find(replace(settings, network=replace(settings.network, modes=5))) is None
+    assert results.find(TRIAL, "cpu") is not None
+    assert results.find(replace(TRIAL, changes={"network": {"mlp_ratio": 2.0}}), "cpu") is None
 
 
 def test_a_kill_while_writing_leaves_the_old_lines(
@@ -93,7 +87,7 @@ def test_a_kill_while_writing_leaves_the_old_lines(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.os, "fsync", killed)
+        patch.setattr(files.os, "fsync", killed)
         with pytest.raises(KeyboardInterrupt):
             append_line(path, {"second": 2})
     assert path.read_bytes() == before

@@ -1,4 +1,7 @@
-"""What is measured: layers, and whole networks, by name."""
+"""What is measured: layers, and whole networks, by name.
+
+The baselines are those of `funcattn.nn.attentions`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,29 +13,23 @@ from torch import nn
 from funcattn.bench.reference_form import ReferenceForm
 from funcattn.models import OperatorTransformer
 from funcattn.nn import FunctionalAttention
-from funcattn.nn.chunked import Execution
-from funcattn.nn.rivals import (
-    FlareAttention,
-    GalerkinAttention,
-    LinearAttention,
-    LinearNOAttention,
-    LinformerAttention,
-    NystromAttention,
-    PerformerAttention,
-    SoftmaxAttention,
-    TransolverAttention,
-)
+from funcattn.nn.attentions import ATTENTIONS, AttentionEntry
+from funcattn.nn.execution import Execution
+from funcattn.problem import Field, Problem
+from funcattn.settings import SizedAttentionSettings
 
 Part = Literal["layer", "model"]
 OURS, PLAIN, STREAMED = "functional", "functional, plain", "functional, streamed"
 COMPILED, CHECKPOINTED = "functional, compiled", "functional, checkpointed"
 REFERENCE = "reference form"
 LAYERS_OF_MODEL = 8
+NOT_MEASURED = frozenset({"fourier", "intention", "perceiver"})
+"""Attentions that cost about what another does: galerkin, linear and flare."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Width c, basis functions g (or what a rival has in their place) and heads h."""
+    """Width c, basis functions g (or what a baseline has in their place) and heads h."""
 
     width: int
     bases: int
@@ -71,12 +68,21 @@ def _compiled(build: Callable[[Shape, int], nn.Module]) -> Callable[[Shape, int]
     return build_and_compile
 
 
-def _rival(kind: Callable[[int, int, int], nn.Module]) -> Callable[[Shape, int], nn.Module]:
-    return lambda shape, points: kind(shape.width, shape.heads, shape.bases)  # noqa: ARG005
+def _reference(shape: Shape, points: int) -> nn.Module:  # noqa: ARG001
+    return ReferenceForm(shape.width, shape.heads, shape.bases)
 
 
-def _without_bases(kind: Callable[[int, int], nn.Module]) -> Callable[[Shape, int], nn.Module]:
-    return lambda shape, points: kind(shape.width, shape.heads)  # noqa: ARG005
+def _baseline(entry: AttentionEntry) -> Callable[[Shape, int], nn.Module]:
+    kind = entry.settings
+
+    def build(shape: Shape, points: int) -> nn.Module:
+        problem = Problem(2, (Field("input"),), (Field("output"),), points=points)
+        if issubclass(kind, SizedAttentionSettings):
+            settings = kind(width=shape.width, heads=shape.heads, bases=shape.bases)
+            return entry.layer(settings, problem)
+        return entry.layer(kind(width=shape.width, heads=shape.heads), problem)
+
+    return build
 
 
 def _network(
@@ -102,20 +108,12 @@ LAYERS: dict[str, Candidate] = {
     "functional, stored": Candidate(_ours("stored"), functional=True),
     STREAMED: Candidate(_ours("streamed"), functional=True),
     COMPILED: Candidate(_compiled(_ours("plain")), functional=True, compiled=True),
-    REFERENCE: Candidate(_rival(ReferenceForm), functional=True),
-    "softmax": Candidate(_without_bases(SoftmaxAttention), quadratic=True),
-    "galerkin": Candidate(_without_bases(GalerkinAttention)),
-    "linear": Candidate(_without_bases(LinearAttention)),
-    "performer": Candidate(_rival(PerformerAttention)),
-    "linformer": Candidate(
-        lambda shape, points: LinformerAttention(
-            shape.width, shape.heads, shape.bases, points=points
-        )
-    ),
-    "nystromformer": Candidate(_rival(NystromAttention)),
-    "transolver": Candidate(_rival(TransolverAttention)),
-    "flare": Candidate(_rival(FlareAttention)),
-    "linear_no": Candidate(_rival(LinearNOAttention)),
+    REFERENCE: Candidate(_reference, functional=True),
+    **{
+        name: Candidate(_baseline(entry), quadratic=entry.quadratic)
+        for name, entry in ATTENTIONS.items()
+        if name not in NOT_MEASURED
+    },
 }
 
 MODELS: dict[str, Candidate] = {
@@ -123,7 +121,7 @@ MODELS: dict[str, Candidate] = {
     PLAIN: Candidate(_network(_ours("plain")), functional=True),
     COMPILED: Candidate(_compiled(_network(_ours("plain"))), functional=True, compiled=True),
     CHECKPOINTED: Candidate(_network(_ours("auto"), checkpoint=True), functional=True),
-    REFERENCE: Candidate(_network(_rival(ReferenceForm)), functional=True),
+    REFERENCE: Candidate(_network(_reference), functional=True),
     **{
         name: replace(layer, build=_network(layer.build))
         for name, layer in LAYERS.items()

@@ -10,7 +10,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Cells under headers."""
 
     headers: Sequence[str]
@@ -19,7 +19,7 @@ class Table:
     def markdown(self) -> str:
         """As the documentation has it.
 
-        >>> print(Table(["a", "b"], [["1", "2"]]).markdown())
+        >>> print(TextTable(["a", "b"], [["1", "2"]]).markdown())
         | a | b |
         | --- | ---: |
         | 1 | 2 |
@@ -28,10 +28,10 @@ class Table:
         cells = [f"| {' | '.join(row)} |" for row in (self.headers, *self.rows)]
         return "\n".join([cells[0], line, *cells[1:]])
 
-    def within(self, width: int) -> list["Table"]:
+    def within(self, width: int) -> list["TextTable"]:
         """In parts of so many characters, each with the first column.
 
-        >>> [part.headers for part in Table(["n", "10", "20", "30"], []).within(11)]
+        >>> [part.headers for part in TextTable(["n", "10", "20", "30"], []).within(11)]
         [('n', '10', '20'), ('n', '30')]
         """
         first, *others = zip(self.headers, *self.rows, strict=True)
@@ -44,7 +44,9 @@ class Table:
                 room = width - 2 - max(map(len, first))
             parts[-1].append(column)
             room -= needed
-        return [Table(headers, rows) for headers, *rows in (zip(*p, strict=True) for p in parts)]
+        return [
+            TextTable(headers, rows) for headers, *rows in (zip(*p, strict=True) for p in parts)
+        ]
 
 
 class Found:
@@ -83,7 +85,7 @@ def seconds(record: Record | None, name: str, kind: str) -> float | None:
     return None if record is None else _of(record, name).get(kind, {}).get("median")
 
 
-def bytes_a_point(record: Record | None, name: str, kind: str) -> float | None:
+def bytes_per_point(record: Record | None, name: str, kind: str) -> float | None:
     """The memory of a candidate in a record, None where it was not weighed."""
     if record is None:
         return None

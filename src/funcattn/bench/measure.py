@@ -3,7 +3,6 @@
 import math
 import os
 import random
-import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from funcattn.bench.candidates import CANDIDATES, PLAIN, Candidate, Part, Shape, give_weights
 from funcattn.training.cost import ON_CPU
+
+resource: Any
+try:
+    import resource
+except ModuleNotFoundError:  # on Windows
+    resource = None
 
 Call = Callable[[], object]
 Say = Callable[[str], None]
@@ -224,6 +229,8 @@ def machine_yardsticks() -> tuple[dict[str, Call], dict[str, float]]:
 
 def page_faults() -> int:
     """Of making a buffer of 64 MiB over and over, the fewest: none where pages are kept."""
+    if resource is None:
+        raise OSError("page faults: expected a system that counts them, got Windows")
     faults = []
     for _ in range(4):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -2,7 +2,7 @@
 
 import ctypes
 import gc
-import resource
+import os
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
@@ -14,6 +14,13 @@ import torch
 from funcattn.bench.candidates import Candidate
 from funcattn.bench.measure import KINDS, Call, Job, Say, calls, inputs, short
 from funcattn.ops.memory import available_bytes
+from funcattn.processes import end_with_parent
+
+resource: Any
+try:
+    import resource
+except ModuleNotFoundError:  # on Windows
+    resource = None
 
 SMALL = 256
 """Points of the call that warms a process before its memory is weighed."""
@@ -55,6 +62,8 @@ def peak_rise(call: Call) -> int:
         call()
         return status("VmHWM") - before
     except OSError:  # where the peak cannot be reset, it may have been reached before
+        if resource is None:
+            raise
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         call()
         return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -71,7 +80,10 @@ def in_a_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
+    parent = os.getpid()
+
     def run() -> None:
+        end_with_parent(parent)
         try:
             sender.send(call())
         except (RuntimeError, MemoryError) as error:
@@ -91,5 +103,7 @@ def in_a_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def stay_within_memory() -> None:
     """Let a request for more memory than the machine has fail, instead of the machine."""
+    if resource is None:
+        return
     limit = status("VmData") + int(0.9 * available_bytes(torch.device("cpu")))
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from funcattn.bench import targets
-from funcattn.bench.candidates import CANDIDATES, OURS, Part, Shape
+from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape
 from funcattn.bench.figure import curves
 from funcattn.bench.found import (
     Found,
     Record,
-    Table,
-    bytes_a_point,
+    TextTable,
+    bytes_per_point,
     failure,
     of_peak,
     ratio,
     seconds,
 )
 from funcattn.bench.measure import KINDS
-from funcattn.training.checkpoint import write_whole
+from funcattn.files import write_text
 from funcattn.viz.saving import write_figure
 
+SUMMARY_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20)
 
-def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
+
+def over_points(found: Found, part: Part, shape: Shape, kind: str) -> TextTable:
     """Milliseconds of every candidate over the number of points, with the default allocator."""
     records = found.cases(part, shape)
     rows = [
@@ -31,10 +33,10 @@ def over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
         for name in CANDIDATES[part]
         if any(name in record["candidates"] for record in records)
     ]
-    return Table([f"{kind}, ms", *(f"{record['points']:,}" for record in records)], rows)
+    return TextTable([f"{kind}, ms", *(f"{record['points']:,}" for record in records)], rows)
 
 
-def memory_over_points(found: Found, part: Part, shape: Shape, kind: str) -> Table:
+def memory_over_points(found: Found, part: Part, shape: Shape, kind: str) -> TextTable:
     """MiB by which the peak of every candidate rises, over the number of points."""
     records = [
         record
@@ -43,17 +45,17 @@ def memory_over_points(found: Found, part: Part, shape: Shape, kind: str) -> Tab
     ]
     rows = []
     for name in CANDIDATES[part]:
-        each = [bytes_a_point(record, name, kind) for record in records]
+        each = [bytes_per_point(record, name, kind) for record in records]
         if any(value is not None for value in each):
             cells = [
                 "-" if value is None else f"{value * record['points'] / 2**20:,.0f}"
                 for value, record in zip(each, records, strict=True)
             ]
             rows.append([name, *cells])
-    return Table([f"{kind}, MiB", *(f"{record['points']:,}" for record in records)], rows)
+    return TextTable([f"{kind}, MiB", *(f"{record['points']:,}" for record in records)], rows)
 
 
-def detail(found: Found, shape: Shape) -> Table:
+def detail(found: Found, shape: Shape) -> TextTable:
     """Everything that is known of the layers at one number of points.
 
     That of the targets, or the largest that was measured.
@@ -65,7 +67,14 @@ def detail(found: Found, shape: Shape) -> Table:
     assert default is not None
     headers, columns = [f"{points:,} points"], []
     for kind in KINDS["layer"]:
-        headers += [f"{kind}, ms", "quartiles", "pages kept, ms", "of peak", "of copy", "B a point"]
+        headers += [
+            f"{kind}, ms",
+            "quartiles",
+            "pages kept, ms",
+            "of peak",
+            "of copy",
+            "B per point",
+        ]
         columns.append(kind)
     rows = []
     for name in default["candidates"]:
@@ -77,40 +86,40 @@ def detail(found: Found, shape: Shape) -> Table:
                 "-" if kept is None else _milliseconds(kept, name, kind),
                 _percent(of_peak(default, name, kind)),
                 _percent(_of_copy(default, name, kind)),
-                _shown(bytes_a_point(default, name, kind), ".0f"),
+                _shown(bytes_per_point(default, name, kind), ".0f"),
             ]
         rows.append(row)
-    return Table(headers, rows)
+    return TextTable(headers, rows)
 
 
-def winners(found: Found, part: Part, shape: Shape) -> Table:
-    """The fastest rival at each number of points, and how much faster functional attention is.
+def winners(found: Found, part: Part, shape: Shape) -> TextTable:
+    """The fastest baseline at each number of points, and how much faster functional attention is.
 
-    Numbers of points with no rival at all are left out.
+    Numbers of points with no baseline at all are left out.
     """
     kinds = KINDS[part]
     headers = ["points"]
     for kind in kinds:
-        headers += [f"{kind}: fastest rival", "we are faster by"]
-        headers += ["leanest rival", "we are leaner by"]
+        headers += [f"{kind}: fastest baseline", "we are faster by"]
+        headers += ["leanest baseline", "we are leaner by"]
     rows = []
-    rivals = [name for name, candidate in CANDIDATES[part].items() if not candidate.functional]
+    baselines = [name for name, candidate in CANDIDATES[part].items() if not candidate.functional]
     for record in found.cases(part, shape):
-        if not any(name in record["candidates"] for name in rivals):
+        if not any(name in record["candidates"] for name in baselines):
             continue
         row = [f"{record['points']:,}"]
         for kind in kinds:
-            for measure in (seconds, bytes_a_point):
+            for measure in (seconds, bytes_per_point):
                 values = {
                     name: value
-                    for name in rivals
+                    for name in baselines
                     if (value := measure(record, name, kind)) is not None
                 }
                 best = min(values, key=lambda name: values[name]) if values else None
                 gain = ratio(values.get(best or ""), measure(record, OURS, kind))
-                row += [best or "-", "-" if gain is None else f"{gain:.2f}x"]
+                row += [best or "-", _times(gain)]
         rows.append(row)
-    return Table(headers, rows)
+    return TextTable(headers, rows)
 
 
 def not_measured(found: Found) -> list[str]:
@@ -132,7 +141,7 @@ def not_measured(found: Found) -> list[str]:
     ]
 
 
-def feats(found: Found) -> Table:
+def feats(found: Found) -> TextTable:
     """Single calls with very many points."""
     rows = [
         [
@@ -145,11 +154,57 @@ def feats(found: Found) -> Table:
         for record in found.feats.values()
         if "seconds" in record
     ]
-    return Table(["", "points", "seconds", "memory of the call, GiB", "of the process, GiB"], rows)
+    return TextTable(
+        ["", "points", "seconds", "memory of the call, GiB", "of the process, GiB"], rows
+    )
+
+
+def summary(found: Found) -> str:
+    """One paragraph and one table: the layer of the targets at a few sizes."""
+    shape, records = targets.EIGHT, found.cases("layer", targets.EIGHT)
+    chosen = [record for record in records if record["points"] in SUMMARY_SIZES]
+    if not chosen:
+        return _NOTHING
+    headers = ["points"]
+    for kind in KINDS["layer"]:
+        headers += [f"{kind}, ms", "reference form takes", "fastest baseline takes"]
+    headers += ["memory of a forward pass, MiB"]
+    rows = []
+    for record in chosen:
+        row = [f"{record['points']:,}"]
+        for kind in KINDS["layer"]:
+            ours = seconds(record, OURS, kind)
+            best = _fastest_baseline(record, kind)
+            row += [
+                _milliseconds(record, OURS, kind),
+                _times(ratio(seconds(record, REFERENCE, kind), ours)),
+                "-"
+                if best is None
+                else f"{_times(ratio(seconds(record, best, kind), ours))} ({best})",
+            ]
+        memory = bytes_per_point(record, OURS, KINDS["layer"][0])
+        row.append("-" if memory is None else f"{memory * record['points'] / 2**20:,.0f}")
+        rows.append(row)
+    states = [row[-1] for row in targets.table(found).rows]
+    text = (
+        f"One layer of functional attention, width {shape.width}, {shape.bases} bases and "
+        f"{shape.heads} heads, in float32 on one CPU core. A factor such as 2.20x says how long "
+        "the other method takes compared with ours: above 1 ours is faster, below 1 the other. The "
+        "reference form is the same layer as one would first write it; baselines are other "
+        f"attentions of the same size. Of {len(states)} targets {states.count('reached')} are "
+        f"reached and {states.count('not reached')} are not; all are listed below."
+    )
+    return f"{text}\n\n{TextTable(headers, rows).markdown()}"
+
+
+def _fastest_baseline(record: Record, kind: str) -> str | None:
+    names = [name for name, candidate in CANDIDATES["layer"].items() if not candidate.functional]
+    taken = {name: t for name in names if (t := seconds(record, name, kind)) is not None}
+    return min(taken, key=lambda name: taken[name]) if taken else None
 
 
 def how_made(found: Found) -> str:
-    """Commits, machines, loads and rates behind the tables, in words."""
+    """Commits, machines, loads, rates and commands behind the tables."""
     records = found.records
     if not records:
         return "Nothing was measured yet."
@@ -168,8 +223,7 @@ def how_made(found: Found) -> str:
     versions = sorted({record["versions"]["torch"] for record in records})
     return "\n".join(
         [
-            f"- Command: `{'`, `'.join(sorted({record['command'] for record in records}))}`; "
-            f"commit {every('commit')}; seed {every('seed')}.",
+            f"- Commit {every('commit')}; seed {every('seed')}.",
             f"- Machine: {every('machine')}; threads: {every('threads')}; torch "
             f"{', '.join(versions)}. Load of the machine before a process started: "
             f"{between([record['load'] for record in timed], '.1f')}.",
@@ -178,6 +232,10 @@ def how_made(found: Found) -> str:
             "GFLOP/s; copy, read and written bytes together: "
             f"{between([record['rates']['copy'] / 1e9 for record in timed], '.1f')} GB/s.",
             f"- Page faults when a buffer of 64 MiB is made once more: {'; '.join(faults)}.",
+            "- Commands:\n",
+            "```",
+            *sorted({record["command"] for record in records}),
+            "```",
         ]
     )
 
@@ -202,6 +260,7 @@ def blocks(found: Found, pictures: str = "pictures") -> dict[str, str]:
         of_models += [winners(found, "model", shape).markdown()]
     missing = not_measured(found)
     return {
+        "summary": summary(found),
         "made": how_made(found),
         "targets": targets.table(found).markdown(),
         "winners": "\n\n".join(won) or _NOTHING,
@@ -254,7 +313,7 @@ def write_pictures(found: Found, folder: Path) -> list[Path]:
 
 def write_page(found: Found, page: Path) -> None:
     """Fill the tables of a page."""
-    write_whole(page, filled(page.read_text(), blocks(found)))
+    write_text(page, filled(page.read_text(), blocks(found)))
 
 
 def _milliseconds(record: Record, name: str, kind: str) -> str:
@@ -285,6 +344,10 @@ def _of_copy(record: Record, name: str, kind: str) -> float | None:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _times(factor: float | None) -> str:
+    return "-" if factor is None else f"{factor:.2f}x"
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -16,8 +16,9 @@ import torch
 from funcattn import bench, models, nn, ops
 from funcattn.bench.candidates import CANDIDATES, Part, Shape
 from funcattn.bench.measure import Job, Say
+from funcattn.files import write_text
+from funcattn.processes import leashed
 from funcattn.provenance import facts
-from funcattn.training.checkpoint import write_whole
 
 Allocator = Literal["default", "kept pages"]
 
@@ -35,7 +36,7 @@ _OF_ALLOCATORS = {*ALLOCATORS["kept pages"], "MALLOC_MMAP_THRESHOLD_", "GLIBC_TU
 SHAPES = (Shape(128, 64, 8), Shape(128, 64, 1), Shape(256, 32, 8))
 LAYER_SIZES = tuple(2**k for k in range(7, 21))
 MODEL_SIZES = tuple(sorted((972, 7225, *LAYER_SIZES)))
-RIVALS_IN_MODELS_UP_TO = 2**16
+BASELINES_IN_MODELS_UP_TO = 2**16
 """Points up to which networks of other attentions are measured: beyond, each takes minutes."""
 WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
@@ -61,7 +62,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Case:
+class Comparison:
     """Candidates of one part at one size, side by side."""
 
     part: Part
@@ -104,15 +105,15 @@ class Work:
     """Told where to say how far it is."""
 
 
-def work_of_case(case: Case, effort: Effort) -> Work:
-    """The candidates of a case, side by side."""
+def work_of_comparison(case: Comparison, effort: Effort) -> Work:
+    """The candidates of a comparison, side by side."""
     of_model = case.part == "model"
-    without_rivals = of_model and case.points > RIVALS_IN_MODELS_UP_TO
+    without_baselines = of_model and case.points > BASELINES_IN_MODELS_UP_TO
     known = {
         name: candidate
         for name, candidate in CANDIDATES[case.part].items()
         if (effort.compiled or not candidate.compiled)
-        and (candidate.functional or not without_rivals)
+        and (candidate.functional or not without_baselines)
     }
     ends = case.points > (effort.quadratic_up_to // 2 if of_model else effort.quadratic_up_to)
     names = tuple(name for name, candidate in known.items() if not (ends and candidate.quadratic))
@@ -171,7 +172,7 @@ def in_a_child(
     with (
         tempfile.TemporaryFile("w+") as complaints,
         subprocess.Popen(
-            [sys.executable, "-m", "funcattn.bench.child"],
+            leashed([sys.executable, "-m", "funcattn.bench.child"]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
@@ -201,8 +202,8 @@ def in_a_child(
     return dict(found)
 
 
-class Results:
-    """The measurements in a JSON file, by the keys of their cases."""
+class Measurements:
+    """The measurements in a JSON file, by their keys."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -221,12 +222,12 @@ class Results:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # A line each: what is measured anew shows as such in a comparison of versions.
         lines = (f"{json.dumps(name)}: {json.dumps(kept)}" for name, kept in self.records.items())
-        write_whole(self.path, '{"measurements": {\n' + ",\n".join(lines) + "\n}}\n")
+        write_text(self.path, '{"measurements": {\n' + ",\n".join(lines) + "\n}}\n")
 
 
 def run(
     wanted: Iterable[Work],
-    results: Results,
+    results: Measurements,
     *,
     command: str,
     again: bool,

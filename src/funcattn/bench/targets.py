@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from funcattn.bench.candidates import COMPILED, LAYERS, OURS, REFERENCE, STREAMED, Shape
-from funcattn.bench.found import Found, Table, bytes_a_point, of_peak, ratio, seconds
+from funcattn.bench.found import Found, TextTable, bytes_per_point, of_peak, ratio, seconds
 from funcattn.bench.measure import KINDS
 from funcattn.bench.scale import FEATS
 
@@ -14,9 +14,9 @@ POINTS = 2**14
 FORWARD, BACKWARD = KINDS["layer"]
 STEP = KINDS["model"][1]
 GROWING = (2**14, 2**16, 2**18, 2**20)
-"""Points over which the time a point should not change; others between them count if measured."""
+"""Sizes over which the time per point should not change; measured sizes between them count."""
 FORMS = {OURS: "", "functional, stored": ", stored", STREAMED: ", streamed"}
-"""Those whose time a point should not change; as it comes, the layer goes from one to the other."""
+"""Forms whose time per point should not change; by itself, the layer switches between them."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Target:
         return [self.title, wanted, _number(got, self.unit), "reached" if enough else "not reached"]
 
 
-def table(found: Found) -> Table:
+def table(found: Found) -> TextTable:
     """All targets."""
-    return Table(["", "to reach", "measured", ""], [target.row(found) for target in TARGETS])
+    return TextTable(["", "to reach", "measured", ""], [target.row(found) for target in TARGETS])
 
 
 def _number(value: float, unit: str) -> str:
@@ -65,20 +65,22 @@ def _fraction(kind: str) -> Callable[[Found], float | None]:
     return lambda found: of_peak(found.case("layer", EIGHT, POINTS), OURS, kind)
 
 
-def _against_rivals(shape: Shape, kind: str) -> Callable[[Found], float | None]:
+def _against_baselines(shape: Shape, kind: str) -> Callable[[Found], float | None]:
     def got(found: Found) -> float | None:
         record = found.case("layer", shape, POINTS)
-        rivals = [seconds(record, name, kind) for name, c in LAYERS.items() if not c.functional]
-        timed = [rival for rival in rivals if rival is not None]
+        baselines = [seconds(record, name, kind) for name, c in LAYERS.items() if not c.functional]
+        timed = [baseline for baseline in baselines if baseline is not None]
         # One that was left out could have been the fastest.
-        return ratio(min(timed), seconds(record, OURS, kind)) if len(timed) == len(rivals) else None
+        return (
+            ratio(min(timed), seconds(record, OURS, kind)) if len(timed) == len(baselines) else None
+        )
 
     return got
 
 
 def _memory(shape: Shape, kind: str) -> Callable[[Found], float | None]:
     def got(found: Found) -> float | None:
-        return ratio(bytes_a_point(found.case("layer", shape, POINTS), STREAMED, kind), 1e3)
+        return ratio(bytes_per_point(found.case("layer", shape, POINTS), STREAMED, kind), 1e3)
 
     return got
 
@@ -125,13 +127,15 @@ def _layer_targets() -> list[Target]:
                     alike[index],
                     _faster(shape, kind, "kept pages"),
                 ),
-                Target(f"{at}: faster than the fastest rival", 1.0, _against_rivals(shape, kind)),
+                Target(
+                    f"{at}: faster than the fastest baseline", 1.0, _against_baselines(shape, kind)
+                ),
                 Target(
                     f"{at}: peak memory, streamed",
                     memory[index],
                     _memory(shape, kind),
                     least=False,
-                    unit="kB a point",
+                    unit="kB per point",
                 ),
             ]
     return targets
@@ -154,7 +158,7 @@ TARGETS: Sequence[Target] = (
     ),
     *(
         Target(
-            f"8 heads, {kind}{words}: spread of the time a point, 2^14 to 2^20 points",
+            f"8 heads, {kind}{words}: spread of the time per point, 2^14 to 2^20 points",
             0.2,
             _flat(kind, form),
             least=False,

@@ -9,14 +9,13 @@ epochs that fit into twenty minutes on one core.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from funcattn.settings import Preset, Profile, RunSettings, changed
 from funcattn.tasks import TASKS
-from funcattn.tasks.few_shot import FewShotSettings, settings_of_rival
-from funcattn.training.setup import with_model
+from funcattn.tasks.few_shot import BASELINES
+from funcattn.training.settings import with_model
 
 Tier = Profile
 TIERS: tuple[Tier, ...] = ("smoke", "cpu", "paper")
@@ -59,13 +58,12 @@ def _few_shot(task: str, model: str, tier: Tier) -> RunSettings:
     settings = TASKS[task].defaults("smoke" if tier == "smoke" else "paper", "paper")
     if model == "funcattn":
         return settings
-    assert isinstance(settings, FewShotSettings)
-    rival = settings_of_rival(settings, model)
+    baseline: RunSettings = changed(with_model(settings, model, "paper"), BASELINES.get(model, {}))
     if tier == "smoke":
-        return replace(rival, network=replace(rival.network, width=16))
-    if tier == "cpu" and model == "intention":
-        return replace(rival, network=replace(rival.network, width=INTENTION_WIDTH))
-    return rival
+        baseline = changed(baseline, {"network": {"width": 16}})
+    elif tier == "cpu" and model == "intention":
+        baseline = changed(baseline, {"network": {"width": INTENTION_WIDTH}})
+    return baseline
 
 
 _OWN_WAY: dict[str, Callable[[str, str, Tier], RunSettings]] = {"few_shot": _few_shot}

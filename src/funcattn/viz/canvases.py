@@ -33,7 +33,7 @@ class Canvas(ABC):
 
     @abstractmethod
     def draw(self, axis: Axes, values: Array, look: Look) -> None:
-        """Draw one number a point."""
+        """Draw one number per point."""
 
     def seen(self, values: Array) -> Array:
         """Those of the values that lie in the picture, for its colour range."""

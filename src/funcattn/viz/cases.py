@@ -5,11 +5,11 @@ Axes: n point, s space dimension, i input channel, o output channel, t frame, m 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from funcattn.problem import PictureKind
 from funcattn.viz.canvases import MOST_POINTS, Canvas, Line, canvas
 from funcattn.viz.figures import (
     MOST_FRAMES,
@@ -27,8 +27,6 @@ from funcattn.viz.report import Picture
 
 Array = npt.NDArray[np.floating] | npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
-PictureKind = Literal["grid", "line", "cloud", "frames"]
-"""How cases are drawn."""
 
 MOST_CHANNELS = 4
 SMALL = 5_000

@@ -2,13 +2,14 @@
 
 import base64
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 from matplotlib.figure import Figure
+
+from funcattn.files import write_text
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,9 @@ class Section:
 
 
 def write_report(path: Path, *, title: str, summary: str, sections: Sequence[Section]) -> None:
-    """Write the report aside and rename it, so that a report on disk is always a whole one."""
+    """Write the report, whole or not at all."""
     page = _PAGE.render(title=title, summary=summary, sections=sections)
-    aside = path.with_name(path.name + ".part")
-    aside.write_text(page, encoding="utf-8")
-    os.replace(aside, path)
+    write_text(path, page)
 
 
 _PAGE = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from funcattn.problem import PictureKind
 from funcattn.viz.cases import (
     SMALL,
     Array,
     Case,
-    PictureKind,
     case_canvas,
     case_name,
     case_pictures,

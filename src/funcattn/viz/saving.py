@@ -7,6 +7,8 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from funcattn.files import write_bytes
+
 _KINDS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"metadata": {"Date": None}}}
 
 
@@ -22,11 +24,9 @@ def write_figure(figure: Figure, stem: Path) -> list[Path]:
     saved = []
     for kind, more in _KINDS.items():
         path = stem.with_name(f"{stem.name}.{kind}")
-        aside = path.with_name(f".{path.name}.part")
         buffer = io.BytesIO()
         with rc_context({"svg.hashsalt": "funcattn"}):  # else its names are made by the clock
             figure.savefig(buffer, format=kind, dpi=110, bbox_inches="tight", **more)
-        aside.write_bytes(buffer.getvalue())
-        aside.replace(path)
+        write_bytes(path, buffer.getvalue())
         saved.append(path)
     return saved

@@ -1,8 +1,9 @@
 """The table of Burgers' equation, tested on a grid four times as fine as that of training."""
 
-from funcattn.experiments.base import Column, Run
-from funcattn.experiments.claims import First
-from funcattn.experiments.experiment import Experiment
+from funcattn.experiments.engine.claims import First
+from funcattn.experiments.engine.experiment import Column, Experiment
+from funcattn.experiments.engine.trial import Trial
+from funcattn.experiments.tables.paper import PAPER
 
 _ROWS = {
     "fno": "FNO",
@@ -18,11 +19,12 @@ BURGERS = Experiment(
     unit="relative L2 error, times 1000",
     rows=_ROWS,
     columns={"error": Column("Error", scale=1000.0)},
-    runs={(row, "error"): Run("burgers", row) for row in reversed(_ROWS)},
+    trials={(row, "error"): Trial("burgers", row) for row in reversed(_ROWS)},
+    paper=PAPER["burgers"],
     claims=(First("functional attention first on Burgers", "funcattn", "error"),),
     notes=(
         "Tier cpu trains at 256 points and tests at 1,024, the paper at 2,048 and 8,192.",
-        "The networks are those of the other tasks: the paper's code ends this one in two "
-        "spectral convolutions. Their parameters are not made equal.",
+        "The networks are those of the other tasks, while the paper's code ends this one in two "
+        "spectral convolutions. The numbers of parameters are not made equal.",
     ),
 )

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from funcattn.experiments.base import Column, NotYet, Run
-from funcattn.experiments.claims import Below, First
-from funcattn.experiments.experiment import Experiment
+from funcattn.experiments.engine.claims import Below, First
+from funcattn.experiments.engine.experiment import Column, Experiment
+from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.experiments.tables.paper import PAPER
 
 _ROWS = {
     "fourier": "Fourier",
@@ -18,14 +19,14 @@ _COLUMNS = {
 }
 
 
-def _run(basis: str, mechanism: str) -> Run | NotYet:
+def _trial(basis: str, mechanism: str) -> Trial | NotYet:
     if (basis, mechanism) == ("fourier", "softmax"):
         return NotYet("complex coefficients have no softmax")
     chosen: dict[str, Any] = {} if basis == "learned" else {"network": {"basis": basis}}
     if mechanism == "funcattn":
-        return Run("airfoil", changes=chosen)
+        return Trial("airfoil", changes=chosen)
     if (basis, mechanism) == ("learned", "softmax"):  # between coefficients, that is Transolver
-        return Run("airfoil", "transolver")
+        return Trial("airfoil", "transolver")
     if mechanism == "softmax":
         return NotYet("softmax attention between coefficients of this basis is not here")
     return NotYet("Galerkin attention between coefficients is not here")
@@ -38,7 +39,8 @@ BASIS_CHOICE = Experiment(
     unit="relative L2 error, times 100",
     rows=_ROWS,
     columns=_COLUMNS,
-    runs={(row, column): _run(row, column) for column in _COLUMNS for row in reversed(_ROWS)},
+    trials={(row, column): _trial(row, column) for column in _COLUMNS for row in reversed(_ROWS)},
+    paper=PAPER["basis_choice"],
     claims=(
         *(
             First(f"a freely learned basis is the best for {column.title}", "learned", name)

@@ -1,8 +1,9 @@
 """The table of six PDE benchmarks against fifteen methods."""
 
-from funcattn.experiments.base import Column, NotYet, Run
-from funcattn.experiments.claims import Below, First
-from funcattn.experiments.experiment import Experiment
+from funcattn.experiments.engine.claims import Below, First
+from funcattn.experiments.engine.experiment import Column, Experiment
+from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.experiments.tables.paper import PAPER
 
 TASKS = {
     "elasticity": "Elasticity",
@@ -33,7 +34,7 @@ ROWS = {
     "linear_no": "LinearNO (not in the paper)",
 }
 HERE = ("funcattn", "transolver", "galerkin", "lno", "flare", "linear_no", "fno", "uno")
-"""Rows whose network there is, the most telling first."""
+"""Rows whose network the package has, the most informative first."""
 
 PDE = Experiment(
     name="pde",
@@ -42,8 +43,9 @@ PDE = Experiment(
     unit="relative L2 error, times 100",
     rows=ROWS,
     columns={task: Column(title) for task, title in TASKS.items()},
-    runs={(model, task): Run(task, model) for task in TASKS for model in HERE}
+    trials={(model, task): Trial(task, model) for task in TASKS for model in HERE}
     | {(row, task): NotYet() for task in TASKS for row in ROWS if row not in HERE},
+    paper=PAPER["pde"],
     claims=(
         *(
             First(f"functional attention first on {title}", "funcattn", task)
@@ -63,11 +65,12 @@ PDE = Experiment(
         ),
     ),
     notes=(
-        "Attentions differ in nothing but the attention; whole networks (FNO, U-NO, LNO) have "
-        "sizes of their own.",
+        "Networks with different attentions differ in nothing else. Whole networks (FNO, U-NO, "
+        "LNO) have sizes of their own.",
         "LNO learns slowest: on Elasticity and Pipe the epochs of tier cpu leave it half trained.",
         "On Pipe the epochs of tier cpu were raised from ten, which took four minutes, for all "
-        "networks alike; functional attention had been run before that, and its test error seen.",
+        "networks alike. Functional attention had been run before that, and its test error had "
+        "been seen.",
         "The epoch is chosen on validation data; the paper's code chose it on the test data of "
         "Elasticity.",
     ),

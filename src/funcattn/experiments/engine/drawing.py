@@ -6,14 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from funcattn.experiments.base import Run
-from funcattn.experiments.experiment import Outcome
+from funcattn.experiments.engine.experiment import Outcome
+from funcattn.experiments.engine.trial import Trial
 from funcattn.viz import Chart, charts
 from funcattn.viz.style import Series
 
 _MARKS = "os^DvPX*"
 _ROOM = 24
-"""Digits below the axis, so many that all places get their number."""
+"""Up to this many characters in total, all places get their number below the axis."""
 
 
 def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure:
@@ -40,15 +40,15 @@ def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure
     return figure
 
 
-def condition_curves(outcome: Outcome, name: str, runs: Mapping[str, Run]) -> dict[str, Figure]:
-    """Condition numbers over training, a mean over layers, of the first seed of each run."""
+def condition_curves(outcome: Outcome, name: str, trials: Mapping[str, Trial]) -> dict[str, Figure]:
+    """Condition numbers over training, as a mean over layers, for the first seed of each trial."""
     lines: dict[str, Series] = {}
-    for label, run in runs.items():
-        for result in outcome.found(run)[:1]:
+    for label, trial in trials.items():
+        for result in outcome.found(trial)[:1]:
             curve = result.line["curve"]
             layers = [values for key, values in curve.items() if key.startswith("condition_")]
             mean = np.mean(np.array(layers, dtype=np.float64), axis=0)
             lines[label] = (curve["epoch"], mean.tolist())
     if not lines:
         return {}
-    return {name: charts([Chart("condition number, a mean over layers", lines)])}
+    return {name: charts([Chart("condition number, mean over layers", lines)])}

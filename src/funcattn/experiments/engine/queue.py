@@ -1,7 +1,8 @@
-"""The queue: runs one after another or side by side, each in a process; safe to kill anywhere.
+"""The queue: runs one after another or side by side, each in its own process.
 
-Its state is a folder. A run that was stopped goes on from its checkpoint, a finished one has its
-line among the results, and a lock keeps two commands from the same run.
+Its state is a folder, so it may be killed at any moment. A run that was stopped continues from its
+checkpoint, a finished run has a line among the results, and a lock keeps two commands from working
+on the same run.
 """
 
 import json
@@ -19,8 +20,9 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from funcattn.experiments.cell import BUSY, CODE_CHANGED, DONE, STOPPED, Cell
-from funcattn.experiments.version import code_version
+from funcattn.experiments.engine.cell import BUSY, CODE_CHANGED, DONE, STOPPED, Cell
+from funcattn.experiments.engine.fingerprints import stored
+from funcattn.processes import leashed
 
 End = Literal["done", "failed", "busy", "code changed", "stopped"]
 _ENDS: dict[int, End] = {
@@ -36,8 +38,8 @@ class Ended:
     """How a run ended."""
 
     cell: Cell
-    how: End
-    said: str = ""
+    end: End
+    message: str = ""
     """The last line of its log, if it failed."""
 
 
@@ -48,10 +50,10 @@ class Queue:
     folder: Path
     workers: int = 1
     on_progress: Callable[[Cell, float], None] = lambda cell, part: None  # noqa: ARG005
-    """Told of every run at work, and the part of it that is done."""
+    """Called with every run in progress and the fraction of it that is done."""
     on_end: Callable[[Ended], None] = lambda ended: None  # noqa: ARG005
-    program: Sequence[str] = (sys.executable, "-m", "funcattn.experiments.cell")
-    """What is started with the folder of a run."""
+    program: Sequence[str] = (sys.executable, "-m", "funcattn.experiments.engine.cell")
+    """The program that is started with the folder of a run."""
     poll_seconds: float = 0.5
     _working: dict[str, tuple[Cell, subprocess.Popen[bytes]]] = field(default_factory=dict)
 
@@ -60,7 +62,7 @@ class Queue:
         return self.folder / "cells" / cell.name
 
     def forget(self, cell: Cell) -> None:
-        """Drop what is kept of a run, so that it is made anew."""
+        """Delete the folder of a run, so that it starts again."""
         folder = self.place(cell)
         if not folder.exists():
             return
@@ -69,7 +71,8 @@ class Queue:
                 shutil.rmtree(folder)
         except Timeout:
             raise ValueError(
-                f"{cell.name}: expected a run that rests, got one that another command works on"
+                f"{cell.name}: expected a run that is not in progress, got one that another "
+                "command works on; wait for it"
             ) from None
 
     def run(self, cells: Sequence[Cell]) -> list[Ended]:
@@ -81,31 +84,32 @@ class Queue:
                     self._start(waiting.pop(0))
                 time.sleep(self.poll_seconds)
                 for name, (cell, process) in list(self._working.items()):
-                    self.on_progress(cell, self.part_done(cell))
+                    self.on_progress(cell, self.fraction_done(cell))
                     if process.poll() is not None:
                         del self._working[name]
                         ended.append(self._end(cell, process.returncode))
                         self.on_end(ended[-1])
         return ended
 
-    def part_done(self, cell: Cell) -> float:
+    def fraction_done(self, cell: Cell) -> float:
         """From 0 to 1."""
         try:
-            said: dict[str, Any] = json.loads((self.place(cell) / "progress.json").read_text())
+            progress: dict[str, Any] = json.loads((self.place(cell) / "progress.json").read_text())
         except OSError:
             return 0.0
-        total = said["steps_an_epoch"] * cell.settings.optimisation.epochs
-        return float(said["steps"] / total)
+        total = progress["steps_per_epoch"] * cell.settings.optimisation.epochs
+        return float(progress["steps"] / total)
 
     def _start(self, cell: Cell) -> None:
-        # The code may have changed since the run was asked for; its process loads what is there.
-        cell = replace(cell, code=code_version(cell.settings.task))
+        # The code may have changed since this process loaded it; the run's process loads it anew.
+        stored.cache_clear()
+        cell = replace(cell, code=stored()[cell.fingerprint].name)
         folder = self.place(cell)
         cell.write(folder)
         environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         with (folder / "log.txt").open("ab") as log:
             process = subprocess.Popen(
-                [*self.program, str(folder)],
+                leashed([*self.program, str(folder)]),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -117,12 +121,12 @@ class Queue:
         if code in _ENDS:
             return Ended(cell, _ENDS[code])
         lines = (self.place(cell) / "log.txt").read_text(errors="replace").strip().splitlines()
-        said = lines[-1] if lines else f"it ended with code {code}"
-        return Ended(cell, "failed", said)
+        message = lines[-1] if lines else f"it ended with code {code}"
+        return Ended(cell, "failed", message)
 
     @contextmanager
     def _stopping_together(self) -> Iterator[None]:
-        """Asked to stop, ask the runs to save and stop, and wait for them."""
+        """When asked to stop, ask the runs to save and stop, and wait for them."""
 
         def ask(number: int, frame: Any) -> None:  # noqa: ARG001
             raise KeyboardInterrupt

@@ -1,8 +1,9 @@
 """The table of AirfRANS outside the range of the training data."""
 
-from funcattn.experiments.base import Column, NotYet, Run
-from funcattn.experiments.claims import First
-from funcattn.experiments.experiment import Experiment
+from funcattn.experiments.engine.claims import First
+from funcattn.experiments.engine.experiment import Column, Experiment
+from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.experiments.tables.paper import PAPER
 
 _ROWS = {
     "mlp": "Simple MLP",
@@ -21,7 +22,10 @@ _HERE = ("funcattn", "transolver", "galerkin", "gino", "mlp")
 _SPLITS = {"reynolds": "reynolds", "incidence": "aoa"}
 _COLUMNS = {
     f"{split}_{metric}": Column(
-        f"{split.capitalize()}, {words}", path, larger_is_better=metric == "rank"
+        f"{split.capitalize()}, {words}",
+        path,
+        larger_is_better=metric == "rank",
+        quantity=words,
     )
     for split in _SPLITS
     for metric, words, path in (
@@ -31,10 +35,10 @@ _COLUMNS = {
 }
 
 
-def _run(row: str, column: str) -> Run | NotYet:
+def _trial(row: str, column: str) -> Trial | NotYet:
     if row not in _HERE:
         return NotYet()
-    return Run("airfrans", row, {"data": {"split": _SPLITS[column.partition("_")[0]]}})
+    return Trial("airfrans", row, {"data": {"split": _SPLITS[column.partition("_")[0]]}})
 
 
 AIRFRANS = Experiment(
@@ -44,13 +48,14 @@ AIRFRANS = Experiment(
     unit="relative error of the lift and its rank correlation, both times 100",
     rows=_ROWS,
     columns=_COLUMNS,
-    runs={(row, column): _run(row, column) for column in _COLUMNS for row in reversed(_ROWS)},
+    trials={(row, column): _trial(row, column) for column in _COLUMNS for row in reversed(_ROWS)},
+    paper=PAPER["airfrans"],
     claims=tuple(
         First(f"functional attention first: {column.title}", "funcattn", name)
         for name, column in _COLUMNS.items()
     ),
     notes=(
         "The cases are made by a panel method, a proxy without boundary layer and stall.",
-        "The error of lift is a mean, which cases of nearly no lift decide.",
+        "The error of lift is a mean that is dominated by cases with nearly no lift.",
     ),
 )

@@ -10,8 +10,15 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 
 from funcattn.bench.candidates import LAYERS, OURS, STREAMED
-from funcattn.experiments.drawing import curves
-from funcattn.experiments.experiment import Claim, Experiment, Outcome, Verdict
+from funcattn.experiments.engine.claims import compared, times
+from funcattn.experiments.engine.drawing import curves
+from funcattn.experiments.engine.experiment import (
+    NOT_IN_PAPER,
+    Claim,
+    Experiment,
+    Outcome,
+    Verdict,
+)
 from funcattn.viz.style import Series
 
 SHAPE = {"width": 128, "bases": 64, "heads": 8}
@@ -24,26 +31,26 @@ _METHODS = {
     "nystromformer": "Nystromformer",
     "galerkin": "Galerkin",
 }
-"""Those of the paper's figure, by their names in the benchmark; the paper has no streamed form."""
-_RIVALS = [name for name, candidate in LAYERS.items() if not candidate.functional]
-"""Whoever was measured counts, also those that the paper's figure has not."""
+"""The methods of the paper's figure, by their names in the benchmark; the streamed form is ours."""
+_BASELINES = [name for name, candidate in LAYERS.items() if not candidate.functional]
+"""All methods that were measured count, also those that the paper's figure lacks."""
 Quantity = Literal["time", "memory"]
 _LABELS: Mapping[Quantity, str] = {
     "time": "forward pass, milliseconds",
     "memory": "forward pass, peak memory, MB",
 }
 _SIXTEENTH = 16
-"""How far apart two sizes are whose times a point are compared."""
+"""How far apart two sizes are whose times per point are compared."""
 
 
 def measured(path: Path, quantity: Quantity) -> dict[str, dict[int, float]]:
-    """A forward pass of one layer, by method and number of points; empty if nothing is there."""
+    """A forward pass of one layer, by method and number of points; empty without measurements."""
     found: dict[str, dict[int, float]] = {}
     if not path.exists():
         return found
     records: Mapping[str, Any] = json.loads(path.read_text())["measurements"]
     for record in records.values():
-        # Single calls with very many points, which are in the file too, have no part.
+        # The file also has single calls with very many points, which have no part.
         what = [record.get(name) for name in ("part", "shape", "allocator", "threads")]
         if what != ["layer", SHAPE, "default", 1]:
             continue
@@ -71,33 +78,37 @@ class Least(Claim):
         if self.form not in found:
             return Verdict(self.text, "not yet", "not measured")
         points = max(found[self.form])
-        others = {n: found[n][points] for n in _RIVALS if points in found.get(n, {})}
+        others = {n: found[n][points] for n in _BASELINES if points in found.get(n, {})}
         if not others:
             return Verdict(self.text, "not yet", "no other method was measured there")
         name = min(others, key=lambda other: others[other])
-        ratio = others[name] / found[self.form][points]
-        title = _METHODS.get(name, f"{name} (not in the paper)")
-        details = f"{title} over functional attention is {ratio:.3g} at {points:,} points"
-        details += f", against {len(others)} of {len(_RIVALS)} other methods"
-        return Verdict(self.text, "holds" if ratio > 1 else "does not hold", details)
+        ours, theirs = found[self.form][points], others[name]
+        title = _METHODS.get(name, f"{name}{NOT_IN_PAPER}")
+        details = compared(self.quantity, "functional attention", ours, title, theirs)
+        details += f" at {points:,} points; {len(others)} of {len(_BASELINES)} other methods were "
+        return Verdict(
+            self.text, "holds" if ours < theirs else "does not hold", f"{details}measured"
+        )
 
 
 @dataclass(frozen=True)
 class Linear(Claim):
-    """The time a point of a form does not grow."""
+    """The time per point of a form does not grow."""
 
     form: str = OURS
     most: float = 1.25
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """From a sixteenth of the largest size on."""
-        times = measured(outcome.bench, "time").get(self.form, {})
-        if not times or max(times) // _SIXTEENTH not in times:
+        taken = measured(outcome.bench, "time").get(self.form, {})
+        if not taken or max(taken) // _SIXTEENTH not in taken:
             return Verdict(self.text, "not yet", "not measured")
-        large = max(times)
+        large = max(taken)
         small = large // _SIXTEENTH
-        ratio = times[large] / large / (times[small] / small)
-        details = f"time a point at {large:,} points over that at {small:,} is {ratio:.3g}"
+        ratio = taken[large] / large / (taken[small] / small)
+        details = (
+            f"the time per point at {large:,} points is {times(ratio)} that at {small:,} points"
+        )
         return Verdict(self.text, "holds" if ratio <= self.most else "does not hold", details)
 
 
@@ -122,7 +133,7 @@ SCALING = Experiment(
     unit="",
     rows={},
     columns={},
-    runs={},
+    trials={},
     claims=(
         Least("functional attention is the fastest at many points", "time"),
         Least("functional attention takes least memory at many points", "memory"),
@@ -133,6 +144,6 @@ SCALING = Experiment(
     figures=_figures,
     notes=(
         "Measured by `funcattn bench`, one layer of width 128 with 64 basis functions and 8 heads, "
-        "batch 1, on one CPU core; the paper's is a GPU.",
+        "batch 1, on one CPU core; the paper used a GPU.",
     ),
 )

@@ -8,11 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from funcattn.experiments.base import Column, Run
-from funcattn.experiments.claims import Below, First
-from funcattn.experiments.drawing import curves
-from funcattn.experiments.experiment import Experiment, Outcome
-from funcattn.experiments.kept import first_test_sample, predicted, restored, untrained
+from funcattn.experiments.engine.claims import Below, First
+from funcattn.experiments.engine.drawing import curves
+from funcattn.experiments.engine.experiment import Column, Experiment, Outcome
+from funcattn.experiments.engine.trained_networks import (
+    first_test_sample,
+    predicted,
+    restored,
+    untrained,
+)
+from funcattn.experiments.engine.trial import Trial
 from funcattn.viz.style import OBSERVED, PREDICTION, TRUTH
 
 _ONE_HEAD = "intention_one_head"
@@ -26,17 +31,17 @@ _ROWS = {
 SIZES = ("5", "10", "20", "40")
 
 
-def _run(row: str) -> Run:
+def _trial(row: str) -> Trial:
     if row == _ONE_HEAD:
-        return Run("few_shot", "intention", {"network": {"heads": 1}})
-    return Run("few_shot", row)
+        return Trial("few_shot", "intention", {"network": {"heads": 1}})
+    return Trial("few_shot", row)
 
 
-def _for_picture(run: Run) -> Run:
-    return replace(run, changes={**run.changes, "data": {"observations": 4}}, one_seed=True)
+def _for_picture(trial: Trial) -> Trial:
+    return replace(trial, changes={**trial.changes, "data": {"observations": 4}}, one_seed=True)
 
 
-_PICTURE = {row: _for_picture(_run(row)) for row in _ROWS if row != _ONE_HEAD}
+_PICTURE = {row: _for_picture(_trial(row)) for row in _ROWS if row != _ONE_HEAD}
 
 
 def _figures(outcome: Outcome) -> dict[str, Figure]:
@@ -51,14 +56,14 @@ def _figures(outcome: Outcome) -> dict[str, Figure]:
         figures["few_shot_error"] = curves(
             lines, x_label="observations", y_label="mean squared error"
         )
-    if any(outcome.run_folder(run) for run in _PICTURE.values()):
+    if any(outcome.run_folder(trial) for trial in _PICTURE.values()):
         figures["few_shot_predictions"] = _predictions(outcome)
     return figures
 
 
 def _predictions(outcome: Outcome) -> Figure:
     """The first test function from four observations, by each method, before and after training."""
-    folders = {row: outcome.run_folder(run) for row, run in _PICTURE.items()}
+    folders = {row: outcome.run_folder(trial) for row, trial in _PICTURE.items()}
     found = {row: folder for row, folder in folders.items() if folder is not None}
     figure = Figure(figsize=(2.7 * len(found), 4.4), layout="constrained")
     axes = figure.subplots(2, len(found), squeeze=False, sharex=True, sharey=True)
@@ -94,7 +99,7 @@ FEW_SHOT = Experiment(
     columns={
         size: Column(f"{size} observations", f"measured.mse.{size}", scale=1.0) for size in SIZES
     },
-    runs={(row, size): _run(row) for size in SIZES for row in _ROWS},
+    trials={(row, size): _trial(row) for size in SIZES for row in _ROWS},
     more=tuple(_PICTURE.values()),
     claims=(
         *(
@@ -137,9 +142,9 @@ FEW_SHOT = Experiment(
     figures=_figures,
     notes=(
         "The paper shows a figure and prints no number.",
-        "Tier cpu is the paper's configuration, but for Intention's encoder: 256 channels in "
-        "place of 1000.",
-        "Intention sums its heads, so that with four of them it fits four times the observed "
-        "values; with one head it fits the values themselves.",
+        "Tier cpu is the paper's configuration except for Intention's encoder, which has 256 "
+        "channels instead of 1000.",
+        "Intention sums its heads. With four heads it fits four times the observed values; with "
+        "one head it fits the values themselves.",
     ),
 )

@@ -4,28 +4,37 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from funcattn.experiments.base import Column, Run
-from funcattn.experiments.claims import Below, Near
-from funcattn.experiments.drawing import curves
-from funcattn.experiments.experiment import Experiment, Outcome
-from funcattn.experiments.pde import TASKS
+from funcattn.experiments.engine.claims import Below, Near
+from funcattn.experiments.engine.drawing import curves
+from funcattn.experiments.engine.experiment import Column, Experiment, Outcome
+from funcattn.experiments.engine.trial import Trial
+from funcattn.experiments.tables.paper import PAPER
+from funcattn.experiments.tables.pde import TASKS
 from funcattn.experiments.tiers import Tier
 
 _NUMBERS = (16, 32, 64, 128, 256, 512)
 _COLUMNS = {task: Column(title) for task, title in TASKS.items()} | {
-    "time": Column("Time on Elasticity, ms", "measured.inference_ms", scale=1.0, ranked=False),
-    "memory": Column("Memory on Elasticity, GB", "measured.inference_mb", scale=1e-3, ranked=False),
+    "time": Column(
+        "Time on Elasticity, ms", "measured.inference_ms", 1.0, ranked=False, quantity="time"
+    ),
+    "memory": Column(
+        "Memory on Elasticity, GB",
+        "measured.inference_mb",
+        scale=1e-3,
+        ranked=False,
+        quantity="memory",
+    ),
 }
 _ON_TWO_CORES: Mapping[str, int] = {"elasticity": 256, "darcy": 256}
-"""So many functions fit into twenty minutes; of tasks that take longer, 128."""
+"""Up to this many functions fit into twenty minutes; for tasks that take longer, 128."""
 
 
-def _run(number: int, column: str) -> Run:
+def _trial(number: int, column: str) -> Trial:
     task = column if column in TASKS else "elasticity"
     beyond: dict[Tier, str] = {}
     if number > _ON_TWO_CORES.get(task, 128):
         beyond["cpu"] = "over twenty minutes on one core"
-    return Run(task, changes={"network": {"bases": number}}, beyond=beyond)
+    return Trial(task, changes={"network": {"bases": number}}, beyond=beyond)
 
 
 def _figures(outcome: Outcome) -> dict[str, Figure]:
@@ -47,7 +56,8 @@ BASES = Experiment(
     unit="relative L2 error, times 100; CPU time and peak memory of a prediction",
     rows={str(number): f"{number} functions" for number in _NUMBERS},
     columns=_COLUMNS,
-    runs={(str(n), column): _run(n, column) for column in _COLUMNS for n in _NUMBERS},
+    trials={(str(n), column): _trial(n, column) for column in _COLUMNS for n in _NUMBERS},
+    paper=PAPER["bases"],
     claims=(
         *(
             Near(f"64 functions within 5 % of the best on {title}", task, 0.05, "64")
@@ -62,6 +72,6 @@ BASES = Experiment(
     figures=_figures,
     notes=(
         "The paper's time and memory are those of an Nvidia A2000; ours of one CPU core, some of "
-        "them beside other work: times that differ by a factor of two may be the same.",
+        "them measured beside other work: times that differ by a factor of two may be equal.",
     ),
 )

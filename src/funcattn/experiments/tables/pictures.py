@@ -5,32 +5,37 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from funcattn.data import Sample
-from funcattn.experiments.base import Run
-from funcattn.experiments.experiment import Experiment, Outcome
-from funcattn.experiments.kept import first_test_sample, last_basis, predicted, restored
-from funcattn.experiments.pde import TASKS
+from funcattn.experiments.engine.experiment import Experiment, Outcome
+from funcattn.experiments.engine.trained_networks import (
+    first_test_sample,
+    last_basis,
+    predicted,
+    restored,
+)
+from funcattn.experiments.engine.trial import Trial
+from funcattn.experiments.tables.pde import TASKS
 from funcattn.tasks import Task
 from funcattn.viz import Canvas, Panel, Row, canvas, point_gallery, point_rows
 from funcattn.viz.style import Array
 
 _SHOWN = 8
-"""Basis functions of a network."""
+"""Basis functions per network."""
 _MODELS = {"transolver": "Transolver", "funcattn": "functional attention"}
 _BASES = {
-    "funcattn": Run("elasticity"),
-    "transolver": Run("elasticity", "transolver"),
-    "orthonormal": Run("elasticity", changes={"network": {"basis": "orthonormal"}}),
+    "funcattn": Trial("elasticity"),
+    "transolver": Trial("elasticity", "transolver"),
+    "orthonormal": Trial("elasticity", changes={"network": {"basis": "orthonormal"}}),
 }
 
 
 def _figures(outcome: Outcome) -> dict[str, Figure]:
     figures = {}
     for name in TASKS:
-        folders = {model: outcome.run_folder(Run(name, model)) for model in _MODELS}
+        folders = {model: outcome.run_folder(Trial(name, model)) for model in _MODELS}
         if all(folders.values()):
             figures[f"pictures_{name}"] = _predictions(outcome, name)
-    for name, run in _BASES.items():
-        folder = outcome.run_folder(run)
+    for name, trial in _BASES.items():
+        folder = outcome.run_folder(trial)
         if folder is not None:
             task, surrogate = restored(folder)
             sample = first_test_sample(task, outcome.cache)
@@ -47,18 +52,19 @@ def _predictions(outcome: Outcome, name: str) -> Figure:
     values: list[Panel] = []
     errors: list[Panel] = []
     for model, title in _MODELS.items():
-        folder = outcome.run_folder(Run(name, model))
+        folder = outcome.run_folder(Trial(name, model))
         assert folder is not None
         task, surrogate = restored(folder)
         sample = first_test_sample(task, outcome.cache)
-        truth, said = _field(sample.target), _field(predicted(task, surrogate, sample))
-        part = 100 * np.linalg.norm(said - truth) / np.linalg.norm(truth)
+        truth = _field(sample.target)
+        prediction = _field(predicted(task, surrogate, sample))
+        error = 100 * np.linalg.norm(prediction - truth) / np.linalg.norm(truth)
         values = values or [Panel("truth", truth, scale="values")]
-        values.append(Panel(title, said, scale="values"))
+        values.append(Panel(title, prediction, scale="values"))
         errors.append(
             Panel(
-                f"error of {title}: {part:.3g} %",
-                np.abs(said - truth),
+                f"error of {title}: {error:.3g} %",
+                np.abs(prediction - truth),
                 "magma",
                 scale="errors",
                 from_zero=True,
@@ -69,7 +75,7 @@ def _predictions(outcome: Outcome, name: str) -> Figure:
 
 
 def _field(target: Tensor) -> Array:
-    """What is drawn: the last frame; of places and displacements, the length of the latter."""
+    """What is drawn: the last frame, and of positions with displacements the displacement."""
     if target.ndim == 3:
         return np.asarray(target[:, -1, 2:].norm(dim=-1).double().numpy())
     return np.asarray(target[:, -1].double().numpy())
@@ -86,15 +92,15 @@ PICTURES = Experiment(
     unit="",
     rows={},
     columns={},
-    runs={},
+    trials={},
     more=(
-        *(Run(task, model) for task in TASKS for model in reversed(_MODELS)),
+        *(Trial(task, model) for task in TASKS for model in reversed(_MODELS)),
         _BASES["orthonormal"],
     ),
     figures=_figures,
     notes=(
-        "Each picture shows the first test sample. Of time-dependent tasks it is the last frame.",
-        "Basis functions are those of the first head of the last layer on Elasticity, the eight "
-        "that vary most.",
+        "Each picture shows the first test sample, and of time-dependent tasks its last frame.",
+        "The basis functions are those of the first head of the last layer on Elasticity: the "
+        "eight that vary most.",
     ),
 )

@@ -1,7 +1,7 @@
-"""One run of the queue, in a process of its own: train, test once, measure, append the result.
+"""One run of the queue, in its own process: train, test once, measure, append the result.
 
-The folder of a run: cell.json says what to do, progress.json how far it is, log.txt what it said,
-run/ holds checkpoints, and of seed 0 at the end the best weights.
+The folder of a run holds cell.json (what to do), progress.json (how far it is), log.txt (what it
+printed) and run/ (checkpoints; at the end, for seed 0 only, the best weights).
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,23 @@ from filelock import FileLock, Timeout
 
 from funcattn.bench.memory import peak_rise
 from funcattn.data import Store, collate
-from funcattn.experiments.base import identity
-from funcattn.experiments.results import append_line, run_name
-from funcattn.experiments.version import code_version
-from funcattn.models import Surrogate
+from funcattn.errors import Interrupted
+from funcattn.experiments.engine.fingerprints import stored
+from funcattn.experiments.engine.results import append_line, run_name
+from funcattn.experiments.engine.trial import identity
+from funcattn.experiments.measures import MEASURES
+from funcattn.files import write_text
+from funcattn.models import NormalisedNetwork
 from funcattn.provenance import cpu_seconds, facts
-from funcattn.settings import RunSettings, changed
-from funcattn.tasks import TASKS, Task
-from funcattn.tasks.few_shot import error_by_observations
-from funcattn.training.checkpoint import restore_model, write_whole
+from funcattn.settings import RunSettings
+from funcattn.tasks import Task
 from funcattn.training.cost import model_cost
-from funcattn.training.loop import Interrupted, State, best_checkpoint
+from funcattn.training.loop import State
 from funcattn.training.run import train
-from funcattn.training.setup import build_surrogate
+from funcattn.training.settings import saved_settings
 
 DONE, STOPPED, BUSY, CODE_CHANGED = 0, 130, 75, 76
-"""How the process of a run ends, if not by an error."""
+"""Exit codes of the process of a run, except errors."""
 _PROGRESS_SECONDS = 5.0
 
 
@@ -43,8 +44,10 @@ class Cell:
     """What to do, as kept in cell.json."""
 
     settings: RunSettings
+    fingerprint: str
+    """The key of the stored numbers that belong to it."""
     code: str
-    """The version of the code that must run it."""
+    """The name of those numbers: what the code must give that runs it."""
     results: Path
     """Where the result goes."""
     cache: Path
@@ -53,7 +56,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         s = self.settings
         return run_name(s.task, s.model, s.seed, identity(s), self.code)
 
@@ -61,27 +64,33 @@ class Cell:
         """Keep it in its folder."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = {"results": str(self.results.resolve()), "cache": str(self.cache.resolve())}
-        said = {"settings": asdict(self.settings), "code": self.code, "command": self.command}
-        write_whole(folder / "cell.json", json.dumps(said | paths, indent=1) + "\n")
+        content = {
+            "settings": asdict(self.settings),
+            "fingerprint": self.fingerprint,
+            "code": self.code,
+            "command": self.command,
+            **paths,
+        }
+        write_text(folder / "cell.json", json.dumps(content, indent=1) + "\n")
 
 
 def read_cell(folder: Path) -> Cell:
     """The cell of a folder."""
-    said = json.loads((folder / "cell.json").read_text())
-    start = TASKS[said["settings"]["task"]].defaults("paper", "paper")
+    content = json.loads((folder / "cell.json").read_text())
     return Cell(
-        changed(start, said["settings"]),
-        said["code"],
-        Path(said["results"]),
-        Path(said["cache"]),
-        said["command"],
+        saved_settings(content["settings"]),
+        content["fingerprint"],
+        content["code"],
+        Path(content["results"]),
+        Path(content["cache"]),
+        content["command"],
     )
 
 
 def run_cell(folder: Path) -> int:
-    """Do what cell.json says, from wherever it was stopped; how it ended."""
+    """Do what cell.json says, from where it was stopped, and return an exit code."""
     cell = read_cell(folder)
-    if code_version(cell.settings.task) != cell.code:
+    if stored()[cell.fingerprint].name != cell.code:
         return CODE_CHANGED
     lock = FileLock(folder / ".lock")
     try:
@@ -99,21 +108,18 @@ def run_cell(folder: Path) -> int:
 
 
 def _run(cell: Cell, folder: Path) -> None:
-    spent = _Spent(folder / "progress.json")
-    run = folder / "run"
-    record = train(
+    progress = _Progress(folder / "progress.json")
+    place = folder / "run"
+    run = train(
         cell.settings,
-        run,
-        resume=(run / "settings.json").exists(),
+        place,
+        resume=(place / "settings.json").exists(),
         store=Store(cell.cache, workers=1),
-        on_step=spent.on_step,
+        on_step=progress.on_step,
         command=cell.command,
     )
-    task = TASKS[cell.settings.task](cell.settings)
-    surrogate = build_surrogate(task)
-    restore_model(surrogate, best_checkpoint(run).tensors["model"])
-    history = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    parameters, operations = model_cost(task)
+    record, history = run.record, run.history
+    parameters, operations = model_cost(run.task)
     line = {
         "identity": identity(cell.settings),
         "code": cell.code,
@@ -123,9 +129,9 @@ def _run(cell: Cell, folder: Path) -> None:
         **{name: record[name] for name in ("test", "test_samples", "validation", "best_epoch")},
         "parameters": parameters,
         "operations": operations,
-        "measured": measured(task, surrogate, history[-1], cell),
+        "measured": measured(run.task, run.network, history[-1], cell),
         "wall_seconds": record["seconds"],
-        "cpu_seconds": round(spent.cpu(), 1),
+        "cpu_seconds": round(progress.cpu(), 1),
         "data": record["data"],
         "command": cell.command,
         **facts(),
@@ -133,17 +139,17 @@ def _run(cell: Cell, folder: Path) -> None:
         "curve": {name: [epoch.get(name) for epoch in history] for name in history[0]},
     }
     append_line(cell.results / f"{cell.settings.task}.jsonl", line)
-    write_whole(folder / "done", "")
-    _tidy(run, keep_weights=cell.settings.seed == 0)
+    write_text(folder / "done", "")
+    _tidy(place, keep_weights=cell.settings.seed == 0)
 
 
 def _without_path(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Where files lie on one machine says nothing to others; `data` has their fingerprint."""
+    """Where files lie on one machine means nothing elsewhere; `data` has their fingerprint."""
     return {name: value for name, value in data.items() if name != "path"}
 
 
 def _tidy(run: Path, *, keep_weights: bool) -> None:
-    """Leave what pictures are drawn from."""
+    """Keep only what pictures are drawn from."""
     if not keep_weights:
         shutil.rmtree(run)
         return
@@ -151,7 +157,7 @@ def _tidy(run: Path, *, keep_weights: bool) -> None:
         shutil.rmtree(checkpoint)
 
 
-class _Spent:
+class _Progress:
     """CPU time over all processes that worked on a run, and how far it is."""
 
     def __init__(self, path: Path) -> None:
@@ -167,35 +173,32 @@ class _Spent:
         if time.monotonic() - self._written < _PROGRESS_SECONDS:
             return
         self._written = time.monotonic()
-        said = {
+        content = {
             "steps": state.epoch * per_epoch + state.step,
-            "steps_an_epoch": per_epoch,
+            "steps_per_epoch": per_epoch,
             "best_validation": state.best_value,
             "cpu_seconds": self.cpu(),
         }
-        write_whole(self.path, json.dumps(said) + "\n")
-
-
-# Measured beside the test
+        write_text(self.path, json.dumps(content) + "\n")
 
 
 def measured(
-    task: Task, surrogate: Surrogate, last: Mapping[str, float], cell: Cell
+    task: Task, surrogate: NormalisedNetwork, last: Mapping[str, float], cell: Cell
 ) -> dict[str, Any]:
-    """What tables show besides test metrics."""
+    """What tables show besides the metrics of the test."""
     conditions = [value for name, value in last.items() if name.startswith("condition_")]
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "condition": sum(conditions) / len(conditions) if conditions else None,
         **inference_cost(task, surrogate, Store(cell.cache, workers=1)),
     }
-    more = _OF_TASK.get(task.name)
-    return found if more is None else found | more(surrogate)
+    more = MEASURES.get(task.name)
+    return values if more is None else values | more(surrogate)
 
 
 def inference_cost(
-    task: Task, surrogate: Surrogate, store: Store, rounds: int = 5
+    task: Task, surrogate: NormalisedNetwork, store: Store, rounds: int = 5
 ) -> dict[str, float]:
-    """CPU time (the median, ms) and rise of the peak memory (MB) of one prediction."""
+    """Of one prediction: median CPU time in ms, and rise of the peak memory in MB."""
     dtype = next(surrogate.parameters()).dtype
     batch = collate([task.splits(store).validation[0]]).to("cpu", dtype)
     network, times = surrogate.eval(), []
@@ -209,16 +212,8 @@ def inference_cost(
     return {"inference_ms": sorted(times)[rounds // 2], "inference_mb": rise / 2**20}
 
 
-def _errors_by_observations(network: Surrogate) -> dict[str, Any]:
-    errors = error_by_observations(network.eval())
-    return {"mse": {str(size): error for size, error in errors.items()}}
-
-
-_OF_TASK: dict[str, Callable[[Surrogate], dict[str, Any]]] = {"few_shot": _errors_by_observations}
-
-
 def main() -> None:
-    """Run the cell of the folder that is named on the command line."""
+    """Run the cell of the folder that the command line names."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     sys.exit(run_cell(Path(sys.argv[1])))
 

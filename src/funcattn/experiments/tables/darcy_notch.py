@@ -1,8 +1,9 @@
 """The table of Darcy flow in a triangle with a notch."""
 
-from funcattn.experiments.base import Column, NotYet, Run
-from funcattn.experiments.claims import Below, First
-from funcattn.experiments.experiment import Experiment
+from funcattn.experiments.engine.claims import Below, First
+from funcattn.experiments.engine.experiment import Column, Experiment
+from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.experiments.tables.paper import PAPER
 
 _ROWS = {
     "deeponet": "DeepONet",
@@ -23,10 +24,11 @@ DARCY_NOTCH = Experiment(
     unit="relative L2 error, times 100",
     rows=_ROWS,
     columns={"error": Column("Error")},
-    runs={
-        (row, "error"): Run("darcy_notch", row) if row in _HERE else NotYet()
+    trials={
+        (row, "error"): Trial("darcy_notch", row) if row in _HERE else NotYet()
         for row in (*_HERE, *(row for row in _ROWS if row not in _HERE))
     },
+    paper=PAPER["darcy_notch"],
     claims=(
         First("functional attention first on Darcy with a notch", "funcattn", "error"),
         Below(
@@ -39,7 +41,7 @@ DARCY_NOTCH = Experiment(
     ),
     notes=(
         "The epochs of tier cpu were raised from ten, which took five minutes, for all networks "
-        "alike; functional attention and DeepONet had been run before that, and their test errors "
-        "seen.",
+        "alike. Functional attention and DeepONet had been run before that, and their test errors "
+        "had been seen.",
     ),
 )

@@ -1,42 +1,46 @@
-"""Tables in Markdown and LaTeX, figures, and the page of results; all from the numbers."""
+"""Tables in Markdown and LaTeX, figures, and the page of results, all made from the numbers."""
 
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from funcattn.experiments.base import NotYet, Run
-from funcattn.experiments.experiment import Experiment, Numbers, Outcome
-from funcattn.training.checkpoint import CheckpointError, write_whole
+from funcattn.experiments.engine.experiment import Experiment, Numbers, Outcome
+from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.files import write_text
+from funcattn.training.checkpoint import CheckpointError
 from funcattn.viz.saving import write_figure
 
 _OLD = "*"
-"""Marks numbers of an older version of the code."""
+"""Marks numbers that today's code does not give any more."""
 _INTRODUCTION = """\
 # The paper's experiments, run here
 
-Built by `funcattn reproduce --tables` from the results of runs, nothing typed by hand. The results
-are JSON lines in [results/experiments](../results/experiments), each with settings, seed, commit,
-machine, times and curves. `funcattn reproduce --list` shows what has been run, `funcattn reproduce
-NAME --tier smoke|cpu|paper` runs more.
+`funcattn reproduce --tables` builds this page from the results of runs. Nothing on it is typed by
+hand. The results are JSON lines in [{folder}]({link}), each with its settings, seed,
+commit, machine, times and curves. `funcattn reproduce --list` shows what has been run, and
+`funcattn reproduce NAME --tier smoke|cpu|paper` runs more.
 
-Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller networks, fewer
-and smaller samples, fewer epochs, the same for all methods. It trains by Muon where the paper has
-AdamW, which left the three networks that were tried half trained
-([how that was chosen](../results/tier_cpu.json)); networks without blocks, such as FNO, keep AdamW.
-Its errors cannot be compared with the paper's; what can be compared is who is ahead. Entries are
-means over seeds ± their standard deviation, with the number of seeds in brackets; the best of ours
-is bold; `*` marks code that has changed since, but for [changes that left all numbers of small runs
-as they were](../results/experiments/same_numbers.json), to the last bit or to rounding. "Not run"
-stands where a run can be started, "not yet" where the method or a setting of it is not here.
-"Against 5 of 15 other methods" says how many of them have been run here; a method that the paper
-has not counts as any other. Columns without a run are left out here; all are in
-[tables](../results/experiments/tables).
+**Tiers.** Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller
+networks, fewer and smaller samples, fewer epochs, the same for all methods. It trains with Muon
+where the paper uses AdamW, because AdamW left the three networks that were tried half trained;
+`results/tier_cpu.json` records that choice. Networks without blocks, such as FNO, keep AdamW. The
+errors of tier `cpu` cannot be compared with those of the paper. What can be compared is who is
+ahead.
+
+**Entries.** An entry is the mean over the seeds ± their standard deviation, with the number of
+seeds in brackets. The best of our entries is bold. `*` marks results of older code that gave other
+numbers than today's; `funcattn reproduce --check` tests that with short runs. "Not run" means that
+the run can be started, "not yet" that the package lacks the method or one of its settings. Columns
+without a run are left out here; all columns are in [tables]({link}/tables).
+
+**Claims.** "5 of 15 other methods have a run" counts the methods that were run here. A method that
+the paper does not have counts like any other.
 """
 
 
 def markdown_table(outcome: Outcome, columns: Sequence[str] | None = None) -> str:
-    """The paper's numbers beside ours; columns: some of them, default all."""
+    """The paper's numbers beside ours, in some columns or in all."""
     experiment = outcome.experiment
     columns = [*experiment.columns] if columns is None else columns
     heads = [
@@ -58,7 +62,7 @@ def markdown_table(outcome: Outcome, columns: Sequence[str] | None = None) -> st
 
 
 def latex_table(outcome: Outcome) -> str:
-    """The same for a document that has booktabs."""
+    """The same for a LaTeX document that uses booktabs."""
     experiment = outcome.experiment
     best = _best(outcome)
     sources = {name: _sources(experiment, name) for name in experiment.columns}
@@ -66,7 +70,7 @@ def latex_table(outcome: Outcome) -> str:
         rf"\multicolumn{{{len(sources[name])}}}{{c}}{{{_escaped(column.title)}}}"
         for name, column in experiment.columns.items()
     ]
-    under = [who for of in sources.values() for who in of]
+    under = [who for column in sources.values() for who in column]
     lines = [
         rf"\begin{{tabular}}{{l{'c' * len(under)}}}",
         r"\toprule",
@@ -91,48 +95,52 @@ def write_results(
     folder: Path,
     on_experiment: Callable[[str], None] = lambda name: None,  # noqa: ARG005
 ) -> None:
-    """Tables and figures into a folder, and the page that shows them."""
+    """Write tables and figures into a folder, and the page that shows them."""
     by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.experiment.name, []).append(outcome)
     shown = {name: _shown(tiers) for name, tiers in by_name.items()}
-    sections = [_INTRODUCTION, _summary([outcome for told in shown.values() for outcome in told])]
-    for name, told in shown.items():
+    link = Path(os.path.relpath(folder, page.parent)).as_posix()
+    name_of_folder = "/".join(part for part in Path(link).parts if part not in ("..", ".")) or "."
+    sections = [
+        _INTRODUCTION.format(folder=name_of_folder, link=link),
+        _summary([outcome for tiers in shown.values() for outcome in tiers]),
+    ]
+    for name, tiers in shown.items():
         on_experiment(name)
-        sections.append(_section(told, page, folder))
+        sections.append(_section(tiers, page, folder))
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(page, "\n".join(sections))
+    write_text(page, "\n".join(sections))
 
 
 def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
-    """Of one experiment: those tiers that have results of their own, or the last if none has."""
-    found = {
-        outcome.tier: {r.name for run in outcome.experiment.wanted() for r in outcome.found(run)}
-        for outcome in tiers
-    }
-    told: list[Outcome] = []
-    by_size = sorted(tiers, key=lambda o: (len(found[o.tier]), tiers.index(o)))
+    """The tiers of one experiment that have results of their own, or the last if none has."""
+    results = {outcome.tier: {r.name for r in outcome.all_found()} for outcome in tiers}
+    shown: list[Outcome] = []
+    by_size = sorted(tiers, key=lambda o: (len(results[o.tier]), tiers.index(o)))
     for outcome in reversed(by_size):
-        if not any(found[outcome.tier] <= found[other.tier] for other in told):
-            told.append(outcome)
-    return sorted(told, key=tiers.index) if found[told[0].tier] else list(tiers[-1:])
+        if not any(results[outcome.tier] <= results[other.tier] for other in shown):
+            shown.append(outcome)
+    return sorted(shown, key=tiers.index) if results[shown[0].tier] else list(tiers[-1:])
 
 
 def _summary(shown: Sequence[Outcome]) -> str:
-    """How many of the paper's claims hold, and what was found where."""
-    found = [(o.experiment, c.verdict(o)) for o in shown for c in o.experiment.claims]
+    """How many of the paper's claims hold, and what the numbers say."""
+    verdicts = [(o.experiment, c.verdict(o)) for o in shown for c in o.experiment.claims]
     counts = [
-        sum(verdict.holds == holds for _, verdict in found)
+        sum(verdict.holds == holds for _, verdict in verdicts)
         for holds in ("holds", "does not hold", "not yet")
     ]
     lines = [
         "## The paper's claims\n",
-        "Of {} claims {} hold here, {} do not, {} wait for runs.\n".format(len(found), *counts),
-        "| | here | by how much | |",
+        "Of {} claims, {} hold here, {} do not, and {} are not decided yet.\n".format(
+            len(verdicts), *counts
+        ),
+        "| claim | here | what the numbers say | section |",
         "| --- | --- | --- | --- |",
         *(
             _line([v.claim, v.holds, v.details, f"[{e.name}](#{_anchor(e)})"])
-            for e, v in found
+            for e, v in verdicts
             if v.holds != "not yet"
         ),
     ]
@@ -144,29 +152,32 @@ def _heading(experiment: Experiment) -> str:
 
 
 def _anchor(experiment: Experiment) -> str:
-    """Of its heading, as GitHub makes it."""
-    kept = (letter for letter in _heading(experiment).lower() if letter.isalnum() or letter in " _")
+    """The anchor that GitHub makes of its heading."""
+    kept = (
+        letter for letter in _heading(experiment).lower() if letter.isalnum() or letter in " _-"
+    )
     return "".join(kept).replace(" ", "-")
 
 
-def _section(told: Sequence[Outcome], page: Path, folder: Path) -> str:
-    """Of one experiment, at the tiers that are told of."""
-    experiment = told[0].experiment
+def _section(tiers: Sequence[Outcome], page: Path, folder: Path) -> str:
+    """The section of one experiment, at the tiers that have results."""
+    experiment = tiers[0].experiment
     parts = [f"## {_heading(experiment)}\n"]
-    for outcome in told:
+    for outcome in tiers:
         done, able = outcome.done()
         if able:
             parts.append(
-                f"Tier `{outcome.tier}`: {done} of {able} runs.{_sentence(experiment.unit)}"
+                f"Tier `{outcome.tier}`: {done} of {able} trials have a result."
+                f"{_sentence(experiment.unit)}"
                 f"{_how_made(outcome)}\n"
             )
         if experiment.columns:
-            run = [c for c in experiment.columns if _any_number(outcome, c)]
-            parts += [markdown_table(outcome, run or None), _costs(outcome, run)]
+            filled = [c for c in experiment.columns if outcome.column_numbers(c)]
+            parts += [markdown_table(outcome, filled or None), _costs(outcome, filled)]
             for suffix, table in (("md", markdown_table), ("tex", latex_table)):
                 path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, table(outcome))
+                write_text(path, table(outcome))
         parts.append(_verdicts(outcome))
         parts += _pictures(outcome, page, folder / "pictures")
     parts.append("".join(f"- Note: {note}\n" for note in experiment.notes))
@@ -174,83 +185,81 @@ def _section(told: Sequence[Outcome], page: Path, folder: Path) -> str:
 
 
 def _costs(outcome: Outcome, columns: Sequence[str]) -> str:
-    """What those who are compared cost: a table, empty where nothing was run."""
-    runs = outcome.experiment.runs
-    different: dict[str, list[Run | NotYet | None]] = {}
-    for column in columns:  # several may show the same runs
-        its = [runs.get((row, column)) for row in outcome.experiment.rows]
+    """A table of what the compared methods cost, empty where nothing was run."""
+    trials = outcome.experiment.trials
+    different: dict[str, list[Trial | NotYet | None]] = {}
+    for column in columns:  # several may show the same trials
+        its = [trials.get((row, column)) for row in outcome.experiment.rows]
         if its not in different.values():
             different[column] = its
     lines = []
     for row, name in outcome.experiment.rows.items():
-        found = [_cost(outcome, runs.get((row, column))) for column in different]
-        if any(found):
-            lines.append(_line([name, *found]))
+        costs = [_cost(outcome, trials.get((row, column))) for column in different]
+        if any(costs):
+            lines.append(_line([name, *costs]))
     if not lines:
         return ""
     titles = [outcome.experiment.columns[column].title for column in different]
-    head = _line(["", *(titles if len(titles) > 1 else ["a run"])])
+    head = _line(["", *(titles if len(titles) > 1 else ["per run"])])
     rule = "|" + " --- |" * (1 + len(different))
-    return "\n".join(["Parameters, and minutes of one core:\n", head, rule, *lines]) + "\n"
+    return "\n".join(["Parameters, and minutes on one core:\n", head, rule, *lines]) + "\n"
 
 
-def _cost(outcome: Outcome, run: Run | NotYet | None) -> str:
-    found = outcome.found(run) if isinstance(run, Run) else []
-    if not found:
+def _cost(outcome: Outcome, trial: Trial | NotYet | None) -> str:
+    results = outcome.found(trial) if isinstance(trial, Trial) else []
+    if not results:
         return ""
-    minutes = statistics.fmean(result.line["cpu_seconds"] for result in found) / 60
-    return f"{found[0].line['parameters']:,}, {minutes:.1f} min"
-
-
-def _any_number(outcome: Outcome, column: str) -> bool:
-    return any(outcome.numbers(row, column) is not None for row in outcome.experiment.rows)
+    minutes = statistics.fmean(result.line["cpu_seconds"] for result in results) / 60
+    return f"{results[0].line['parameters']:,}, {minutes:.1f} min"
 
 
 def _verdicts(outcome: Outcome) -> str:
     """One line for each claim that is decided, and one for all that are not."""
-    found = [claim.verdict(outcome) for claim in outcome.experiment.claims]
-    lines = [f"- {verdict}\n" for verdict in found if verdict.holds != "not yet"]
-    waiting = [v.claim + (f" ({v.details})" if v.details else "") for v in found]
-    waiting = [text for text, v in zip(waiting, found, strict=True) if v.holds == "not yet"]
-    if waiting:
-        lines.append(f"- not yet decided: {'; '.join(waiting)}\n")
+    verdicts = [claim.verdict(outcome) for claim in outcome.experiment.claims]
+    lines = [f"- {verdict}\n" for verdict in verdicts if verdict.holds != "not yet"]
+    undecided = [
+        verdict.claim + (f" ({verdict.details})" if verdict.details else "")
+        for verdict in verdicts
+        if verdict.holds == "not yet"
+    ]
+    if undecided:
+        lines.append(f"- not decided yet: {'; '.join(undecided)}\n")
     return "".join(lines)
 
 
 def _pictures(outcome: Outcome, page: Path, folder: Path) -> list[str]:
-    """Draw what can be drawn, and show all there are: weights stay where they were trained."""
-    name, said = outcome.experiment.name, []
+    """Draw what can be drawn, and show all pictures: weights stay where they were trained."""
+    name, parts = outcome.experiment.name, []
     try:
         for title, figure in outcome.experiment.figures(outcome).items():
             write_figure(figure, folder / f"{title}-{outcome.tier}")
     except CheckpointError as error:
-        said.append(f"The pictures are of an older version of the code: {error}.\n")
+        parts.append(f"The pictures were made by an older version of the code: {error}.\n")
     for path in sorted(folder.glob(f"{name}*-{outcome.tier}.png")):
         where = Path(os.path.relpath(path, page.parent)).as_posix()
-        said.append(f"![{path.stem.replace('_', ' ')}]({where})\n")
-    return said
+        parts.append(f"![{path.stem.replace('_', ' ')}]({where})\n")
+    return parts
 
 
 def _how_made(outcome: Outcome) -> str:
-    lines = [r.line for run in outcome.experiment.wanted() for r in outcome.found(run)]
+    lines = [result.line for result in outcome.all_found()]
     if not lines:
         return ""
     commits, machines = ({line[what] for line in lines} for what in ("commit", "machine"))
     hours = sum(line["cpu_seconds"] for line in lines) / 3600
     return (
-        f" {len(lines)} result{'s' if len(lines) > 1 else ''} with all seeds, {hours:.2g} hours of "
+        f" {len(lines)} result{'s' if len(lines) > 1 else ''} over all seeds, {hours:.2g} hours on "
         f"one core; commit {', '.join(sorted(commits))}; {'; '.join(sorted(machines))}."
     )
 
 
 def _best(outcome: Outcome) -> dict[str, str]:
-    """The row that is ahead in each column with two numbers or more."""
+    """The best row of each column that has at least two numbers."""
     best = {}
     for name, column in outcome.experiment.columns.items():
         if not column.ranked:
             continue
-        found = {row: outcome.numbers(row, name) for row in outcome.experiment.rows}
-        means = {row: numbers.mean for row, numbers in found.items() if numbers is not None}
+        means = {row: numbers.mean for row, numbers in outcome.column_numbers(name).items()}
         if len(means) > 1:
             best[name] = (max if column.larger_is_better else min)(
                 means, key=lambda row: means[row]
@@ -264,7 +273,7 @@ def _numbers(numbers: Numbers, sign: str) -> str:
 
 
 def _sources(experiment: Experiment, column: str) -> list[str]:
-    """Whose numbers a column has: some of the paper's are only in its figures."""
+    """Whose numbers a column has: some of the paper's numbers are only in its figures."""
     printed = any(experiment.printed(row, column) is not None for row in experiment.rows)
     return ["paper", "ours"] if printed else ["ours"]
 
@@ -277,7 +286,7 @@ def _beside(experiment: Experiment, row: str, column: str, ours: str) -> list[st
 
 
 def _short(why: str) -> str:
-    """Tables have no room for reasons."""
+    """Without the reason, for which tables have no room."""
     return why.partition(":")[0]
 
 
