@@ -4,55 +4,167 @@ Tasks give the defaults, a TOML file and the command line change them, and a run
 beside what it made.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+import reprlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from funcattn.registry import unknown
 
 Profile = Literal["paper", "cpu", "smoke"]
 Preset = Literal["paper", "modern"]
 
 
+_LARGEST = 2**20
+"""No number of a network's settings is larger."""
+_DEEPEST = 256
+"""Nor are there more layers, or repetitions within one."""
+_MAY_BE_ZERO = ("depth", "mlp_ratio", "dropout", "reach", "ridge")
+
+
+def _check_bounds(name: str, value: object) -> None:
+    """Refuse a number that no network can be built with; values of other kinds are left alone."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    least = 1 if isinstance(value, int) and name not in _MAY_BE_ZERO else 0
+    most = _DEEPEST if name in ("layers", "depth", "iterations", "mlp_ratio") else _LARGEST
+    if name == "dropout":
+        most = 1
+    if not least <= value <= most:
+        raise ValueError(f"{name}: expected a number from {least} to {most}, got {value}")
+
+
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The network; what a kind of network has no use for, it refuses."""
+    """The settings of a network; each kind of network has a class of its own, beside it.
+
+    The classes that stand here are those which tasks speak of: the paper's own networks.
+    """
+
+    def __post_init__(self) -> None:
+        # Networks add what they need; these are bounds that no network goes beyond.
+        for f in fields(self):
+            value = getattr(self, f.name)
+            for number in value if isinstance(value, tuple) else (value,):
+                _check_bounds(f.name, number)
+
+
+@dataclass(frozen=True)
+class TransformerSettings(NetworkSettings):
+    """What every transformer of blocks has, whatever its attention."""
 
     width: int = 128
     """Channels inside."""
     layers: int = 8
-    heads: int = 8
-    bases: int = 64
-    """Basis functions of a head."""
     mlp_ratio: float = 1.0
     """Hidden over outer width of the point-wise networks."""
-    share_basis: bool = False
-    """All layers use the basis modules of the first."""
-    reach: float | tuple[float, ...] | None = None
-    """Reach of the stencils as a fraction of the axis, one number or one an axis; None: point-wise
-    features."""
     lattice: int | None = None
-    """Positions as distances to a lattice of so many nodes an axis; None: coordinates."""
-    modes: int = 12
-    """Fourier modes an axis, of networks that have such."""
-    basis: Literal["learned", "orthonormal", "fourier"] = "learned"
-    """Of functional attention: learned, the same orthonormalised, or fixed waves, about as many as
-    there are bases."""
-    projection: Literal["average", "transpose", "pinv"] = "average"
-    """How functional attention makes coefficients; other bases than the learned one have the inner
-    product in the place of the average."""
-    ridge: float = 0.5
-    """Where the learned weight of the convex ridge starts."""
+    """Positions as distances to a lattice of so many nodes per axis; None: coordinates."""
     dropout: float = 0.0
     checkpoint: bool = False
     """Blocks are computed again for the gradient instead of kept: less memory, one forward pass
     more."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width * self.mlp_ratio < 1:
+            raise ValueError(
+                f"mlp_ratio: expected at least one hidden channel, got {self.mlp_ratio}"
+            )
+
+
+@dataclass(frozen=True)
+class AttentionSettings(TransformerSettings):
+    """A transformer whose attention has heads."""
+
+    heads: int = 8
+    reach: float | tuple[float, ...] | None = None
+    """Reach of the stencils as a fraction of the axis, one number or one per axis; None: point-wise
+    features."""
+
+
+@dataclass(frozen=True)
+class SizedAttentionSettings(AttentionSettings):
+    """A transformer whose attention has a size of its own."""
+
+    bases: int = 64
+    """Basis functions per head; what a method calls slices, latents, landmarks, random features or
+    projections."""
+
+
+@dataclass(frozen=True)
+class FunctionalSettings(SizedAttentionSettings):
+    """The transformer with functional attention."""
+
+    share_basis: bool = False
+    """All layers use the basis modules of the first."""
+    basis: Literal["learned", "orthonormal", "fourier"] = "learned"
+    """Learned, the same orthonormalised, or fixed waves, about as many as there are bases."""
+    projection: Literal["average", "transpose", "pinv"] = "average"
+    """How coefficients are made; other bases than the learned one have the inner product in the
+    place of the average."""
+    ridge: float = 0.5
+    """Where the learned weight of the convex ridge starts."""
+
+
+@dataclass(frozen=True)
+class RegressorSettings(NetworkSettings):
+    """A network that regresses a function from a few observations of it."""
+
+    width: int = 128
+    """Channels of the encoder."""
+    layers: int = 4
+    """Layers of the encoder."""
+
+
+@dataclass(frozen=True)
+class FunctionalRegressorSettings(RegressorSettings):
+    """Ridge regression on averages of the observations: the paper's."""
+
+    bases: int = 8
+    """Averages."""
+    ridge: float = 1e-4
+    """Weight of the convex ridge."""
+
+
+OLD_NETWORK_NAMES = frozenset(
+    {
+        "width",
+        "layers",
+        "heads",
+        "bases",
+        "mlp_ratio",
+        "share_basis",
+        "reach",
+        "lattice",
+        "modes",
+        "basis",
+        "projection",
+        "ridge",
+        "dropout",
+        "checkpoint",
+    }
+)
+"""Settings that every run kept, whatever its network, before networks had settings of their own."""
+
+
+def without_idle(kind: type[NetworkSettings], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a network as an old run kept them, without those that it has no use for.
+
+    >>> without_idle(RegressorSettings, {"width": 16, "heads": 3, "modes": 12})
+    {'width': 16}
+    """
+    idle = OLD_NETWORK_NAMES - {f.name for f in fields(kind)}
+    return {name: value for name, value in saved.items() if name not in idle}
 
 
 @dataclass(frozen=True)
 class OptimisationSettings:
     """How the weights are moved; the defaults are those of the paper's PDE benchmarks."""
 
-    optimiser: Literal["adam", "adamw", "muon"] = "adamw"
-    """muon: Muon for the matrices of the blocks, AdamW for the rest."""
+    optimiser: Literal["adam", "adamw", "muon", "muon_batched"] = "adamw"
+    """muon: Muon for the matrices that the network declares, AdamW for the rest. muon_batched: the
+    same in full precision, all matrices of one shape at once, mode-wise weights included."""
     epochs: int = 500
     batch: int = 4
     accumulate: int = 1
@@ -77,9 +189,11 @@ class OptimisationSettings:
     """Largest norm of the gradient."""
     ema: float | None = None
     """Decay of a moving average of the weights, which is then what is evaluated and kept."""
+    patience: int | None = None
+    """Training ends after so many epochs without a better validation; None: after the last one."""
 
     def __post_init__(self) -> None:
-        counts = ("epochs", "batch", "accumulate", "step_epochs")
+        counts = ("epochs", "batch", "accumulate", "step_epochs", "patience")
         for name in (*counts, "rate", "muon_rate", "start_divisor", "end_divisor", "clip"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -102,10 +216,19 @@ class DataSettings:
     path: str | None = None
     """Read the samples from here instead of making them."""
 
+    old_names: ClassVar[Mapping[str, str]] = {}
+    """Of settings that were renamed: the old name, and today's."""
+    before: ClassVar[Mapping[str, Any]] = {}
+    """Of settings that came later with another default: what runs had that do not name them."""
+
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):
-            if getattr(self, name) < 0:
+            if not 0 <= getattr(self, name) < 2**31:
                 raise ValueError(f"{name}: expected a number of samples, got {getattr(self, name)}")
+
+    def from_old_names(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Changes of these settings that may use old names, by today's."""
+        return {self.old_names.get(name, name): value for name, value in changes.items()}
 
 
 @dataclass(frozen=True)
@@ -117,50 +240,100 @@ class RunSettings:
     seed: int = 0
     """Of the starting weights, the order of the samples, dropout and augmentation."""
     data: DataSettings = field(default_factory=DataSettings)
-    network: NetworkSettings = field(default_factory=NetworkSettings)
+    network: NetworkSettings = field(default_factory=FunctionalSettings)
     optimisation: OptimisationSettings = field(default_factory=OptimisationSettings)
     precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
     checkpoint_seconds: float = 30.0
     """A checkpoint is written after each epoch, and within one as often as this."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed: expected a number from 0 to 2**63 - 1, got {self.seed}")
+
 
 def changed(settings: Any, changes: Mapping[str, Any], where: str = "settings") -> Any:
     """The settings with some values replaced, nested as in TOML or JSON, names and types checked.
+
+    Settings of data that were renamed are taken by their old names too.
 
     >>> changed(RunSettings(task="darcy"), {"seed": 3, "network": {"width": 64}}).network.width
     64
     """
     if not isinstance(changes, Mapping):
-        raise ValueError(f"{where}: expected names with values, got {changes!r}")
+        raise ValueError(f"{where}: expected names with values, got {shown(changes)}")
+    if isinstance(settings, DataSettings):
+        changes = settings.from_old_names(changes)
     hints = get_type_hints(type(settings))
+    known = [f.name for f in fields(settings)]
     values = {}
     for name, value in changes.items():
-        if name not in hints:
-            raise ValueError(f"{where}: expected one of {', '.join(hints)}, got {name!r}")
+        if name not in known:
+            raise ValueError(unknown(where, name, known))
         old = getattr(settings, name)
         if is_dataclass(old) and isinstance(value, Mapping):
             values[name] = changed(old, value, f"{where}.{name}")
-            continue
-        wanted = get_args(hints[name]) or (hints[name],)
-        literal = get_origin(hints[name]) is Literal
-        if isinstance(value, int) and not isinstance(value, bool) and float in wanted:
-            value = float(value)
-        if tuple[float, ...] in wanted and _are_numbers(value):
-            values[name] = tuple(float(number) for number in value)
-            continue
-        if value not in wanted if literal else type(value) not in wanted:
-            shown = ", ".join(_words(kind) for kind in wanted)
-            raise ValueError(f"{where}.{name}: expected {shown}, got {value!r}")
-        values[name] = value
+        else:
+            values[name] = _checked(value, hints[name], f"{where}.{name}")
     return replace(settings, **values)
 
 
-def _are_numbers(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(type(v) in (int, float) for v in value)
+_OVERFLOWS = 2.0**127
+"""Larger numbers are not finite in single precision."""
+
+
+def shown(value: object) -> str:
+    """A value for a message: long and deep ones are cut.
+
+    >>> shown([1, [2, [3, [4, [5, [6, [7]]]]]]])
+    '[1, [2, [3, [4, [5, [...]]]]]]'
+    """
+    return reprlib.repr(value)
+
+
+def _checked(value: Any, hint: Any, where: str) -> Any:
+    """The value as the type hint has it: whole numbers as floats, lists as tuples."""
+    for number in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(number, int | float) and not -_OVERFLOWS < number < _OVERFLOWS:
+            raise ValueError(f"{where}: expected a finite number, got {shown(value)}")
+    kinds = (hint,) if get_origin(hint) in (Literal, tuple) else get_args(hint) or (hint,)
+    for kind in kinds:
+        if get_origin(kind) is Literal and isinstance(value, Hashable) and value in get_args(kind):
+            return value
+        if kind is float and type(value) is int:
+            return float(value)
+        if get_origin(kind) is tuple and isinstance(value, list | tuple):
+            each = get_args(kind)[0]
+            if is_dataclass(each) and all(isinstance(v, each | Mapping) for v in value):
+                return tuple(_made(v, each, f"{where}[{i}]") for i, v in enumerate(value))
+            if all(type(v) is each or (each is float and type(v) is int) for v in value):
+                return tuple(each(v) for v in value)
+        if type(value) is kind:
+            return value
+    words = ", ".join(_words(kind) for kind in kinds)
+    raise ValueError(f"{where}: expected {words}, got {shown(value)}")
+
+
+def _made(value: Any, kind: Any, where: str) -> Any:
+    """A dataclass from its values by name; those without a default have to be there."""
+    if isinstance(value, kind):
+        return value
+    hints = get_type_hints(kind)
+    for name in value:
+        if name not in hints:
+            raise ValueError(unknown(where, name, hints))
+    try:
+        return kind(
+            **{name: _checked(v, hints[name], f"{where}.{name}") for name, v in value.items()}
+        )
+    except TypeError as error:
+        raise ValueError(f"{where}: expected {kind.__name__}, got {value!r} ({error})") from error
 
 
 def _words(kind: Any) -> str:
-    """A type, or a value of a literal, as a reader should see it."""
-    if kind == tuple[float, ...]:
-        return "a list of numbers"
-    return kind if isinstance(kind, str) else str(kind.__name__)
+    """A type as a reader should see it."""
+    if get_origin(kind) is Literal:
+        return ", ".join(str(value) for value in get_args(kind))
+    if get_origin(kind) is tuple:
+        each = {float: "numbers", int: "whole numbers", str: "words"}
+        return f"a list of {each.get(get_args(kind)[0], 'values')}"
+    return str(kind.__name__)

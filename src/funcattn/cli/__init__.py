@@ -2,56 +2,46 @@
 
 import os
 import sys
+from importlib import import_module
+from typing import Any, get_args
 
-import torch
 import tyro
-from rich.console import Console
-from rich.markup import escape
 
 from funcattn._version import __version__
-from funcattn.bench.command import Bench
-from funcattn.cli.data import Generate
-from funcattn.cli.export import Export
-from funcattn.cli.show import Info, List
-from funcattn.cli.train import Compare, Evaluate, Train
-from funcattn.data import StoreError
-from funcattn.experiments.command import Reproduce
-from funcattn.serve.command import Predict
-from funcattn.training.checkpoint import CheckpointError
-from funcattn.training.loop import Interrupted, NonFiniteLossError
-from funcattn.training.setup import RunError
-
-Command = Train | Compare | Generate | Evaluate | Predict | List | Info | Reproduce | Bench | Export
+from funcattn.cli.commands import DONE_IN, Command
+from funcattn.cli.guard import one_line_errors
+from funcattn.cli.terminal import console
 
 
+@one_line_errors
 def main() -> None:
-    """Parse the command line, run the command, and turn expected errors into one clear line."""
-    # Of processes that train together, the first one speaks.
-    console = Console(quiet=os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) != "0")
+    """Parse the command line and run the command."""
     if sys.argv[1:] == ["--version"]:
-        console.print(__version__)
+        console().print(__version__)
         return
-    command, rest = tyro.cli(
+    asked, rest = _asked(sys.argv[1:])
+    done_in = import_module(f"funcattn.cli.{DONE_IN[type(asked)]}")
+    command: Any = getattr(done_in, type(asked).__name__)
+    import torch
+
+    # Threads of one process that fight for busy cores are slower than one thread.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    command(**vars(asked)).run(rest, console())
+
+
+def _asked(words: list[str]) -> tuple[Any, list[str]]:
+    """What is asked for, and the words that are none of the command's own options."""
+    known = {command.__name__.lower(): command for command in get_args(Command)}
+    if words and words[0] in known:  # the help of one command takes less time than that of all
+        command = known[words[0]]
+        return tyro.cli(
+            command, prog=f"funcattn {words[0]}", args=words[1:], return_unknown_args=True
+        )
+    return tyro.cli(
         Command,
         prog="funcattn",
         description=__doc__,
+        args=words,
         return_unknown_args=True,
         config=(tyro.conf.OmitSubcommandPrefixes,),
     )
-    # Threads of one process that fight for busy cores are slower than one thread.
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    errors = (RunError, StoreError, CheckpointError, NonFiniteLossError, ValueError, OSError)
-    try:
-        command.run(rest, console)
-    except Interrupted as stop:
-        console.print(f"Stopped by {stop}; everything is saved. Go on with --resume.")
-        sys.exit(130 if str(stop) == "SIGINT" else 143)
-    except KeyboardInterrupt:
-        console.print("Stopped.")
-        sys.exit(130)
-    except errors as error:
-        # One line as it is: not wrapped, and with brackets that are no markup.
-        Console(stderr=True).print(
-            f"[bold red]funcattn:[/] {escape(str(error))}", highlight=False, soft_wrap=True
-        )
-        sys.exit(1)

@@ -1,44 +1,30 @@
 """`funcattn export`."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
 import torch
-import tyro
 from rich.console import Console
 from torch import Tensor
 
+from funcattn.cli import commands
+from funcattn.cli.terminal import check_output, refuse
 from funcattn.export import axes_of, to_onnx
 from funcattn.models import MODELS
 from funcattn.nn.feature_maps import GridConvolution, Stencil
 from funcattn.serve import Predictor, load
-from funcattn.terminal import refuse
 
 
 @dataclass(frozen=True)
-class Export:
-    """Write a trained run as an ONNX file: real units in, real units out.
-
-    The file takes `positions` (b n s), and `values` (b n i), `time` (b) and `context` (b m 2) where
-    the task has them, for any number of samples and points, and gives `prediction` (b n o). Of a
-    network that looks at a grid, it takes the grid of the training samples only. Of a task in time
-    it is one call of the network, for one frame.
-    """
-
-    run_folder: Annotated[Path, tyro.conf.Positional]
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """The file to write, .onnx."""
-    mask: bool = False
-    """The file takes `mask` (b n) too, True at real points."""
-    weights: bool = False
-    """The file takes the points' `weights` (b n) too, for a network that was trained with them."""
+class Export(commands.Export):
+    """`funcattn export`."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Translate with a sign of life, as it takes a while."""
         refuse(rest)
+        check_output(self.output)
         predictor = load(self.run_folder)
-        example = _example(predictor, mask=self.mask, weights=self.weights)
+        weights = self.weights or predictor.task.weighted
+        example = _example(predictor, mask=self.mask, weights=weights)
         with console.status(f"{self.output}: translating, and comparing with the network"):
             to_onnx(predictor.surrogate, self.output, example, grid=_fixed_grid(predictor))
         inputs = ", ".join(
@@ -67,11 +53,11 @@ def _example(predictor: Predictor, *, mask: bool, weights: bool) -> dict[str, Te
         return low + (high - low) * torch.rand(1, n, len(low), generator=random, dtype=dtype)
 
     example = {"positions": within(surrogate.position_range)}
-    if task.inputs:
+    if task.problem.inputs:
         example["values"] = within(surrogate.value_range)
-    if task.timed:
+    if task.problem.time:
         example["time"] = torch.zeros(1, dtype=dtype)
-    if task.observed:
+    if task.problem.context:
         example["context"] = torch.rand(1, 10, 2, generator=random, dtype=dtype)
     if mask:
         example["mask"] = torch.ones(1, n, dtype=torch.bool)

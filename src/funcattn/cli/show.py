@@ -1,35 +1,25 @@
 """`funcattn list` and `info`."""
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
-from funcattn.cli.settings import Name, resolved, size_in_words
+from funcattn.cli import commands
+from funcattn.cli.settings import resolved, size_in_words
+from funcattn.cli.terminal import print_table, refuse
 from funcattn.data import Store
 from funcattn.models import MODELS
-from funcattn.settings import Preset, Profile
+from funcattn.registry import did_you_mean
 from funcattn.tasks import TASKS, Generated
-from funcattn.terminal import CACHE, refuse
 from funcattn.training.cost import model_cost
 from funcattn.training.report import sample_picture
-from funcattn.training.setup import read_settings
+from funcattn.training.run import Run
 
 
 @dataclass(frozen=True)
-class List:
-    """The tasks, the networks, and the data that was made; or the networks for one task."""
-
-    what: Annotated[Literal["all", "models"], tyro.conf.Positional] = "all"
-    """models: what each network costs in the configuration of a task, and which cannot take it."""
-    task: str = "darcy"
-    """Whose configuration."""
-    profile: Profile = "cpu"
-    cache: Path = CACHE
+class List(commands.List):
+    """`funcattn list`."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print tables."""
@@ -39,8 +29,10 @@ class List:
             return
         tasks = Table("task", "what it is", "input", "output", box=None)
         for name, task in TASKS.items():
-            shape = f"{task.space}-D points" + (f", {task.inputs} values" if task.inputs else "")
-            tasks.add_row(name, task.title, shape, str(task.outputs))
+            problem = task.problem
+            given = [f"{problem.space}-D points", *(field.name for field in problem.inputs)]
+            sought = ", ".join(field.name for field in problem.outputs)
+            tasks.add_row(name, task.title, ", ".join(given), sought)
         models = Table("model", "what it is", "paper", box=None)
         for name, model in MODELS.items():
             models.add_row(name, model.title, model.paper)
@@ -60,7 +52,8 @@ class List:
 
     def _models(self, console: Console) -> None:
         """What each network costs for the task."""
-        table = Table("model", "parameters", "GFLOP", "takes", "paper", box=None)
+        TASKS.named(self.task)
+        rows = []
         for name, entry in MODELS.items():
             settings = resolved(self.task, self.profile, "modern", None, ["--model", name])
             try:
@@ -68,9 +61,9 @@ class List:
                 cost = [f"{parameters:,}", f"{operations / 1e9:.3g}"]
             except (ValueError, ModuleNotFoundError) as error:
                 cost = [str(error).rpartition(": ")[2], ""]
-            table.add_row(name, *cost, entry.takes, entry.paper)
+            rows.append((name, *cost, entry.takes, entry.paper))
+        print_table(console, ("model", "parameters", "GFLOP", "takes", "paper"), rows)
         console.print(
-            table,
             f"\nfor {self.task} at profile {self.profile}; GFLOP: matrix products, convolutions "
             "and attention of one call on one sample, without Fourier transforms and solves",
             soft_wrap=True,
@@ -78,14 +71,8 @@ class List:
 
 
 @dataclass(frozen=True)
-class Info:
-    """The settings of a task and its data set, or the settings and results of a run."""
-
-    what: Name
-    """A task's name or a run's folder."""
-    profile: Profile = "cpu"
-    preset: Preset = "modern"
-    cache: Path = CACHE
+class Info(commands.Info):
+    """`funcattn info`."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print them; of a data set that was made, also draw a few samples."""
@@ -113,11 +100,31 @@ class Info:
 
     def _run_folder(self, rest: list[str], console: Console) -> None:
         refuse(rest)
-        settings = read_settings(Path(self.what))
-        record = Path(self.what) / "record.json"
-        if record.exists():
-            shown = json.loads(record.read_text())
-            console.print_json(
-                data={k: v for k, v in shown.items() if k not in ("settings", "test_values")}
+        run = Run(self.what)
+        if not run.folder.exists():
+            raise ValueError(
+                f"{self.what}: expected the folder of a run, or a task: one of {', '.join(TASKS)}"
+                f"{did_you_mean(self.what, TASKS)}"
+            )
+        settings = run.settings
+        if run.finished:
+            hidden = ("settings", "test_values")
+            console.print_json(data={k: v for k, v in run.record.items() if k not in hidden})
+        else:
+            state = run.state
+            best = (
+                ""
+                if state.best_value is None
+                else (
+                    f", the best in epoch {state.best_epoch} with validation "
+                    f"{run.task.headline} {state.best_value:.4g}"
+                )
+            )
+            console.print(
+                f"Unfinished: {state.epoch} of {settings.optimisation.epochs} epochs{best}. Go on "
+                f"by funcattn train {settings.task} --out {run.folder} --resume",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
             )
         console.print_json(data=asdict(settings))

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,13 @@ import torch
 from torch import Tensor
 
 from funcattn.data import Store, StoredSet, grid_positions, trapezoid_weights
+from funcattn.files import write_text
 from funcattn.serve import load
-from funcattn.tasks.darcy import DarcySettings
+from funcattn.settings import RunSettings
+from funcattn.tasks.darcy import Darcy
 from funcattn.tasks.losses import relative_l2
-from funcattn.training.checkpoint import write_whole
 from funcattn.training.report import describe_run
+from funcattn.training.run import Run
 from funcattn.viz import Panel, Picture, Section, Table, field_rows, write_run_report
 
 
@@ -31,16 +32,16 @@ def nearest_neighbour(a: Tensor, u: Tensor, queries: Tensor) -> Tensor:
 
 def report(
     store: Store,
-    settings: DarcySettings,
-    runs: Mapping[str, Path],
-    records: Mapping[str, Mapping[str, Any]],
+    settings: RunSettings,
+    runs: Mapping[str, Run],
     made: StoredSet,
 ) -> dict[str, Any]:
     """Compare with honest yardsticks, write the report, and return what it says as a record."""
     a_fine, u_fine = (
         torch.from_numpy(made.read(name, range(len(made)))) for name in ("permeability", "pressure")
     )
-    every = settings.data.stride // settings.data.keep
+    data = Darcy(settings).data
+    every = data.use_every // data.store_every
     a, u = a_fine[:, ::every, ::every], u_fine[:, ::every, ::every]
     fit, test = slice(0, settings.data.train), slice(-settings.data.test, None)
     guesses = {
@@ -50,10 +51,10 @@ def report(
     yardsticks = {
         name: float(relative_l2(guess, u[test]).mean()) for name, guess in guesses.items()
     }
-    without = records["without attention"]["test"]["relative_l2"]
+    without = runs["without attention"].record["test"]["relative_l2"]
     yardsticks["the same network without attention"] = without
 
-    ours = records["functional attention"]
+    ours = runs["functional attention"].record
     error, errors = ours["test"]["relative_l2"], ours["test_values"]["relative_l2"]
     predicted = ask(runs["functional attention"], a_fine[test])
     errors_fine = relative_l2(predicted, u_fine[test])
@@ -113,11 +114,11 @@ def report(
         first=[comparison],
     )
     write_run_report(store.folder / "report.html", page)
-    write_whole(store.folder / "record.json", json.dumps(record, indent=1) + "\n")
+    write_text(store.folder / "record.json", json.dumps(record, indent=1) + "\n")
     return record
 
 
-def ask(run: Path, permeability: Tensor) -> Tensor:
+def ask(run: Run, permeability: Tensor) -> Tensor:
     """A trained run's pressures for permeabilities (b x y) on any grid."""
     b, *grid = permeability.shape
     predictor = load(run)

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 
 from funcattn.pde.naca import half_thickness
 
-# The box that carries the shape: four stations along x, its bottom and top at -+ HALF_HEIGHT.
+# The box that deforms the shape: four stations along x, bottom and top at -+ HALF_HEIGHT.
 STATIONS = np.array([-0.25, 0.25, 0.75, 1.25])
 HALF_HEIGHT = 0.1
 # The wake reaches x = LENGTH; the half circle of the far field is centred at the trailing edge.
@@ -19,15 +19,15 @@ RADIUS = 40.0
 def surface(design: npt.NDArray[np.floating], cells: int = 120) -> npt.NDArray[np.float64]:
     """Return the nodes of a morphed NACA 0012, shape (2, cells + 1).
 
-    They run from the trailing edge over the upper side to the nose and back below. On each side
-    x is uniform, with one more node at a quarter of the interval at the nose. The morphing moves
-    the nodes vertically,
+    They run from the trailing edge along the upper side to the nose and back along the lower side.
+    On each side x is uniform, with one extra node at a quarter of the first interval at the nose.
+    The morphing moves the nodes vertically,
 
         y <- y + sum_k design_k Phi_k(x) Psi_k(y),
 
     with the cubic Lagrange polynomials Phi of the stations x = -0.25, 0.25, 0.75, 1.25 and Psi
-    linear between y = -0.1 and y = 0.1. Numbers 0 to 3 of the design are the bottom of this box
-    from left to right, 4 to 7 its top from right to left.
+    linear between y = -0.1 and y = 0.1. Numbers 0 to 3 of the design move the bottom of this box,
+    from left to right; numbers 4 to 7 move its top, from right to left.
 
     Raises:
         ValueError: the design is not eight finite numbers, or cells is odd or below 8.
@@ -51,7 +51,7 @@ def surface(design: npt.NDArray[np.floating], cells: int = 120) -> npt.NDArray[n
     side = np.concatenate([[0.0, uniform[1] / 4], uniform[1:]])
     x = np.concatenate([side[::-1], side[1:]])
     thickness = half_thickness(side, 12.0)
-    thickness[-1] = 0.0  # without rounding, so that both sides end in one point
+    thickness[-1] = 0.0  # exactly zero, so that both sides end in one point
     y = np.concatenate([thickness[::-1], -thickness[1:]])
     others = [np.delete(STATIONS, k) for k in range(4)]
     phi = np.stack(
@@ -62,18 +62,20 @@ def surface(design: npt.NDArray[np.floating], cells: int = 120) -> npt.NDArray[n
     )
     height = (y + HALF_HEIGHT) / (2 * HALF_HEIGHT)
     y = y + (1.0 - height) * (design[:4] @ phi) + height * (design[:3:-1] @ phi)
+    y[-1] = y[0]  # the same sum, which a product may round otherwise at another place
     return np.stack([x, y])
 
 
 def spacing(cells: int, first: float, ratio_limit: float = 1.02) -> npt.NDArray[np.float64]:
     """Divide [0, 1] into growing cells; return the cells + 1 points.
 
-    The steps are geometric from `first` on. Where the ratio that this needs is above the limit,
-    the steps grow by the limit up to point number 3 (cells + 1) // 4, and from there by a second
-    ratio, which closes the interval.
+    The steps are geometric, starting from `first`. If the required ratio exceeds the limit, the
+    steps grow by the limit up to point number 3 (cells + 1) // 4, and from there by a second ratio
+    that closes the interval.
 
     Raises:
-        ValueError: the first step is not below that of equal cells, or there are fewer than 4.
+        ValueError: the first step is not smaller than that of equal cells, or there are fewer than
+            4 cells.
 
     Example:
         >>> spacing(4, 1 / 15, ratio_limit=2.0) * 15  # steps 1, 2, 4, 8
@@ -82,11 +84,12 @@ def spacing(cells: int, first: float, ratio_limit: float = 1.02) -> npt.NDArray[
     if cells < 4 or not 0.0 < first * cells < 1.0:
         raise ValueError(
             f"expected at least 4 cells and 0 < first step < 1 / cells, got {cells} and {first}: "
-            "the cells grow from the first on"
+            "the cells must grow from the first step"
         )
 
     def closing_ratio(step: float, length: float, count: int) -> float:
-        # The bracket holds since count steps are too short at ratio 1, and one is enough there.
+        # The bracket holds: at ratio 1 all steps together are too short, and at the upper end the
+        # last step alone is long enough.
         def excess(ratio: float) -> float:
             return step * float((ratio ** np.arange(count)).sum()) - length
 
@@ -112,15 +115,16 @@ def c_grid(
     surface_cells: int = 120,
     normal_cells: int = 50,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the nodes x, y of the C-grid round a morphed airfoil; (221, 51) each as given.
+    """Return the nodes x, y of the C-grid around a morphed airfoil, by default (221, 51) each.
 
     Index i starts downstream, follows the upper side of the wake to the trailing edge, the upper
     surface to the nose, the lower surface back, and the lower side of the wake; the nodes i and
-    -1 - i of the wake coincide. Index j runs from the airfoil and the wake (0) along straight
-    lines to the far field: a half circle of radius 40 round (1, 0), equal angles, continued by
-    y = -+ 40 with equal steps to x = 40. The wake is straight, from the trailing edge to (40, 0).
-    `spacing` sets the steps along the wake, from the length of the last surface cell of the plain
-    airfoil on, and along j, from 2 / surface_cells in a radius of 40 on.
+    -1 - i of the wake coincide. Index j runs along straight lines from the airfoil and the wake
+    (j = 0) to the far field. The far field is a half circle of radius 40 around (1, 0), divided
+    into equal angles, and continues along y = -+ 40 in equal steps to x = 40. The wake is straight,
+    from the trailing edge to (40, 0). `spacing` sets the steps along the wake, starting from the
+    length of the last surface cell of the plain airfoil, and along j, starting from
+    2 / surface_cells in a radius of 40.
 
     Raises:
         ValueError: the design is not eight finite numbers, or there are too few cells.
@@ -154,8 +158,8 @@ class Cells(NamedTuple):
     area: shape (n, m). faces_i, shape (n + 1, m, 2), and faces_j, shape (n, m + 1, 2): length
     times unit normal of the faces between cells, in the direction of growing i or j. neighbours:
     numbers of the cells at i - 1, i + 1, j - 1, j + 1, shape (n m, 4), or FAR_FIELD, or WALL.
-    outward: the normals of these four faces that leave the cell, shape (n m, 4, 2). wall: first
-    cell along i of the airfoil, and the one behind its last.
+    outward: length times outward normal of these four faces, shape (n m, 4, 2). wall: the range of
+    cells along i that lie on the airfoil, end excluded.
     """
 
     area: npt.NDArray[np.float64]
@@ -172,11 +176,11 @@ FAR_FIELD, WALL = -1, -2
 def faces(
     x: npt.NDArray[np.floating], y: npt.NDArray[np.floating]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return area, faces_i and faces_j (see `Cells`) of any structured grid, left or right handed.
+    """Return area, faces_i and faces_j (see `Cells`) of any structured grid, left- or right-handed.
 
     Raises:
-        ValueError: x and y are not finite nodes of a grid of one and the same shape, or cells are
-            folded.
+        ValueError: x and y are not finite, not 2-dimensional or not of the same shape, or cells
+            are folded.
 
     Example:
         >>> area, faces_i, faces_j = faces(*np.meshgrid([0.0, 2.0], [0.0, 1.0, 2.0], indexing="ij"))
@@ -187,7 +191,7 @@ def faces(
     nodes = np.stack([x, y], axis=-1, dtype=np.float64) if same else np.empty(0)
     if nodes.ndim != 3 or min(nodes.shape[:2]) < 2 or not np.isfinite(nodes).all():
         raise ValueError(
-            f"expected finite x and y of one shape (n, m), both at least 2, got shapes "
+            f"expected finite x and y of the same shape (n, m), both at least 2, got shapes "
             f"{np.shape(x)} and {np.shape(y)}: give the nodes of a structured grid"
         )
     rising, falling = nodes[1:, 1:] - nodes[:-1, :-1], nodes[:-1, 1:] - nodes[1:, :-1]
@@ -196,17 +200,17 @@ def faces(
     if not (area * hand > 0.0).all():
         raise ValueError(
             f"expected cells of one orientation, got {int((area * hand <= 0.0).sum())} folded or "
-            f"empty ones of {area.size}: move the nodes, or take a smaller displacement"
+            f"empty cells of {area.size}: move the nodes, or take a smaller displacement"
         )
     turn = hand * np.array([[0.0, -1.0], [1.0, 0.0]])
     return area * hand, np.diff(nodes, axis=1) @ turn, np.diff(nodes, axis=0) @ turn.T
 
 
 def cells(x: npt.NDArray[np.floating], y: npt.NDArray[np.floating], wake_cells: int) -> Cells:
-    """Describe the cells of a C-grid, whose wake has `wake_cells` on each side.
+    """Describe the cells of a C-grid whose wake has `wake_cells` on each side.
 
     Raises:
-        ValueError: as `faces`, or the two sides of the wake do not coincide.
+        ValueError: as in `faces`, or the two sides of the wake do not coincide.
 
     Example:
         >>> grid = cells(*c_grid(np.zeros(8)), wake_cells=50)
@@ -219,9 +223,9 @@ def cells(x: npt.NDArray[np.floating], y: npt.NDArray[np.floating], wake_cells: 
     in_wake = np.arange(n // 2) <= wake_cells
     if wake_cells < 1 or m < 2 or (apart == in_wake).any():
         raise ValueError(
-            f"expected a C-grid, the first and last {wake_cells} cells along i on two sides of "
-            f"the same wake, those between round the airfoil, and 2 cells or more along j, got "
-            f"{n} x {m} cells of another kind: check wake_cells and the order of the nodes"
+            f"expected a C-grid with the first and last {wake_cells} cells along i on both sides "
+            f"of one wake, the others around the airfoil, and at least 2 cells along j, got {n} x "
+            f"{m} cells that are not: check wake_cells and the order of the nodes"
         )
     wall = (wake_cells, n - wake_cells)
     number = np.full((n + 2, m + 2), FAR_FIELD)

@@ -1,20 +1,18 @@
-"""The airfoils of AirfRANS, whatever solves their flow: what is drawn, and what forces mean."""
+"""The airfoils of AirfRANS, for any flow solver: designs, outlines and force coefficients."""
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from funcattn.arrays import Floats
 from funcattn.pde.naca import five_digit, four_digit
 
-Floats = npt.NDArray[np.float64]
-
 BOX = np.array([[-2.0, -1.5], [4.0, 1.5]])
-"""Lower left and upper right corner of the region that is sampled."""
+"""Lower left and upper right corner of the sampled region."""
 
 
 class Design(NamedTuple):
-    """An airfoil and its stream."""
+    """An airfoil and its free stream."""
 
     reynolds: float
     incidence: float  # of the stream, degrees
@@ -23,20 +21,21 @@ class Design(NamedTuple):
 
 
 def draw_design(rng: np.random.Generator, *, reflex: float = 0.5) -> Design:
-    """Draw a design of the benchmark, by seven uniform numbers.
+    """Draw a design of the benchmark from seven uniform numbers.
 
-    Reynolds number in (2e6, 6e6), incidence in (-5, 15) degrees, and with equal chances an airfoil
-    of four digits (camber in (0, 7), its position in (0, 7) or, if below 1.5, no camber; thickness
-    in (5, 20)) or of five (lift in (0, 4), position in (3, 8), thickness in (5, 20)).
+    The Reynolds number is in (2e6, 6e6) and the incidence in (-5, 15) degrees. With equal
+    probability the airfoil has four digits (camber in (0, 7), its position in (0, 7), but no camber
+    if the position is below 1.5; thickness in (5, 20)) or five digits (lift in (0, 4), position in
+    (3, 8), thickness in (5, 20)).
 
     Args:
         rng: source of the draws.
-        reflex: share of five-digit airfoils with a reflexed line. (The public generator of the
-            benchmark says a half, but gives its reflexed line the constants of the plain one, with
-            which both are the same: its shapes are those of 0.)
+        reflex: fraction of five-digit airfoils with a reflexed camber line. (The benchmark's public
+            generator states one half, but gives the reflexed line the constants of the plain line,
+            so both are the same: its shapes are those of `reflex=0`.)
 
     Raises:
-        ValueError: reflex is not a share.
+        ValueError: reflex is not in [0, 1].
 
     Example:
         >>> design = draw_design(np.random.default_rng(0))
@@ -44,7 +43,7 @@ def draw_design(rng: np.random.Generator, *, reflex: float = 0.5) -> Design:
         (4, array([5.69, 6.39, 0.  , 5.61]))
     """
     if not 0.0 <= reflex <= 1.0:
-        raise ValueError(f"expected a share reflex in [0, 1], got {reflex}: try 0.5")
+        raise ValueError(f"expected a fraction reflex in [0, 1], got {reflex}: try 0.5")
     draw = rng.random(7)
     reynolds, incidence = 2e6 + 4e6 * draw[0], -5.0 + 20.0 * draw[1]
     thickness = 5.0 + 15.0 * draw[2]
@@ -58,7 +57,7 @@ def draw_design(rng: np.random.Generator, *, reflex: float = 0.5) -> Design:
 
 
 def outline(design: Design, *, panels: int) -> Floats:
-    """Return the nodes of the airfoil of a design, (panels + 1, 2), as `funcattn.pde.naca` does."""
+    """Return the airfoil nodes of a design, (panels + 1, 2), ordered as in `funcattn.pde.naca`."""
     first, position, bent, thickness = (float(digit) for digit in design.digits)
     if design.family == 4:
         return four_digit(first, position, thickness, panels=panels)
@@ -74,7 +73,7 @@ class Panels(NamedTuple):
 
 
 def panels(nodes: Floats) -> Panels:
-    """Return the sides of a polygon of nodes (panels + 1, 2)."""
+    """Return the sides of the polygon with nodes of shape (panels + 1, 2)."""
     step = np.diff(nodes, axis=0)
     length = np.linalg.norm(step, axis=1)
     along = step / length[:, None]
@@ -83,7 +82,7 @@ def panels(nodes: Floats) -> Panels:
 
 
 def stream(design: Design, viscosity: float) -> Floats:
-    """Return the velocity far away, (2,), of a chord of 1 in a fluid of this viscosity."""
+    """Return the free-stream velocity, (2,), for a chord of 1 and a fluid of this viscosity."""
     angle = np.deg2rad(design.incidence)
     return design.reynolds * viscosity * np.array([np.cos(angle), np.sin(angle)])
 
@@ -91,17 +90,18 @@ def stream(design: Design, viscosity: float) -> Floats:
 def coefficients(
     stream: Floats, pressure: Floats, shear: Floats, normal: Floats, length: Floats
 ) -> tuple[float, float]:
-    """Return lift and drag coefficient of an airfoil of chord 1 from what acts on its surface.
+    """Return the lift and drag coefficients of an airfoil of chord 1 from its surface forces.
 
-    The force / density is the sum of (shear - pressure normal) length. Lift is its part across the
-    stream, counterclockwise, and drag the part along it, over half the square of the stream.
+    The force / density is the sum of (shear - pressure normal) length. Lift is its component
+    across the stream, counterclockwise, and drag its component along the stream, each divided by
+    half the square of the stream.
 
     Args:
-        stream: velocity far away, (2,).
-        pressure: over density, at the s surface points, (s,).
-        shear: of the wall, over density, (s, 2).
-        normal: into the flow, of length 1, (s, 2).
-        length: of the surface that belongs to a point, (s,).
+        stream: free-stream velocity, (2,).
+        pressure: pressure / density at the s surface points, (s,).
+        shear: wall shear / density, (s, 2).
+        normal: unit normal into the flow, (s, 2).
+        length: surface length that belongs to each point, (s,).
 
     Example:
         >>> normal = np.array([[0.0, 1.0], [0.0, -1.0]])  # a flat plate, sucked up and pulled along

@@ -38,8 +38,8 @@ def solve(
 
     Method: five-point finite differences on n x n equidistant nodes, boundary included; a at a
     face is the arithmetic mean of its two nodes. Conjugate gradients from zero, preconditioned by
-    the Laplacian of constant coefficient, which the sine transform of the first kind inverts. The
-    condition number is at most max(a) / min(a) whatever n is: 16 to 18 iterations at n = 22 and
+    the constant-coefficient Laplacian, which the sine transform of the first kind inverts. The
+    condition number is at most max(a) / min(a) for every n: 16 to 18 iterations at n = 22 and
     21 to 22 at n = 1345 for values 3 and 12.
 
     Order: 2 in the spacing for smooth a and u; about 1 where a jumps, since the grid locates a
@@ -47,21 +47,21 @@ def solve(
 
     Limits: iterations grow with sqrt(max(a) / min(a)). Rounding stops the residual at about
     1e-16 n^2 (2e-11 at n = 421); a smaller tolerance ends in the error below. Samples are solved
-    one by one: a batched iteration was measured and is no faster from n = 211 on.
+    one by one: a batched iteration was measured and is no faster for n >= 211.
 
     Args:
         permeability: a at the nodes, positive, shape (..., n, n), n >= 3. Corners are not used.
         forcing: f, a number or an array of shape (..., n, n); boundary values are not used.
-        tolerance: bound on |f - A u| / |f|, 2-norm over the inner nodes, met by every result.
-        max_iterations: conjugate gradient steps allowed for each sample.
+        tolerance: bound on |f - A u| / |f|, 2-norm over the inner nodes; every result meets it.
+        max_iterations: conjugate gradient steps allowed per sample.
 
     Returns:
         u at the nodes, shape (..., n, n). Leading axes are independent samples, and those of
         permeability and forcing broadcast.
 
     Raises:
-        ValueError: an input is not of the kind above.
-        NotConvergedError: the tolerance was not met; the message has the residual reached.
+        ValueError: an argument is not as described above.
+        NotConvergedError: the tolerance was not met; the message states the residual reached.
 
     Example:
         >>> solve(np.ones((3, 3)))  # one inner node: 4 u / h^2 = 1, h = 1/2
@@ -113,8 +113,8 @@ def sample(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Draw one sample of the benchmark: permeability 12 or 3, forcing 1, and its pressure.
 
-    Solved on `nodes` points an axis; every `keep`-th of them is returned, boundary included. The
-    random field keeps its coefficients when `nodes` changes, so other resolutions show the same
+    It is solved on `nodes` points per axis; every `keep`-th of them is returned, boundary included.
+    The random field keeps its coefficients when `nodes` changes, so other resolutions show the same
     sample up to the detail they resolve.
 
     Example:
@@ -135,9 +135,9 @@ def sample(
 def _solve_one(
     a: npt.NDArray[np.float64], f: npt.NDArray[np.float64], tolerance: float, max_iterations: int
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Return u at the inner nodes and the relative residual; the equation is times spacing^2."""
+    """Return u at the inner nodes and the relative residual; both sides are times spacing^2."""
     inner = a.shape[0] - 2
-    # The minus sign of -div sits in the faces, which saves a pass in every product.
+    # The minus sign of -div is part of the face values, which saves a pass in every product.
     face_x = -0.5 * (a[1:, 1:-1] + a[:-1, 1:-1])
     face_y = -0.5 * (a[1:-1, 1:] + a[1:-1, :-1])
     padded = np.zeros_like(a)
@@ -159,8 +159,8 @@ def _solve_one(
 
     right = f[1:-1, 1:-1].ravel() / (inner + 1) ** 2
     shape = (inner**2, inner**2)
-    # cg watches a residual kept by recursion, which rounding lets drift: aim a little lower, and
-    # judge by the true residual.
+    # cg monitors a recursive residual, which drifts by rounding: aim a little lower, and judge by
+    # the true residual.
     u, _ = cg(
         LinearOperator(shape, matvec=apply, dtype=np.float64),
         right,

@@ -1,8 +1,8 @@
 """Darcy flow on a triangle with a notch: -Laplace u = 10, u given on the edges.
 
-The domain is the triangle (0, 0), (1, 0), (1/2, sqrt(3)/2) without the notch, which is the
-rectangle [0.49, 0.51] x [0, 0.4] and a hole, not material. Outer edges carry u = b(x), a function
-of x only; the three edges of the notch carry u = 0, and so do the two points where both meet.
+The domain is the triangle (0, 0), (1, 0), (1/2, sqrt(3)/2) without the notch. The notch is the
+rectangle [0.49, 0.51] x [0, 0.4], a hole. On the outer edges u = b(x), a function of x only. On the
+three edges of the notch u = 0, also at the two points where the notch meets the bottom edge.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from funcattn.pde.random_fields import gaussian_process
 HEIGHT = np.sqrt(3.0) / 2.0
 NOTCH_HALF_WIDTH = 0.01
 NOTCH_HEIGHT = 0.4
-# Decides on which side of an edge a point lies; far below any distance that is meant.
+# Tolerance for the side of an edge on which a point lies; far below any meaningful distance.
 ON_EDGE = 1e-9
-# Elements nearer than this to a corner of the notch shrink in proportion to their distance from
-# it: u jumps at the two lower corners and its gradient is unbounded at the two upper ones.
+# Elements closer than this to a corner of the notch shrink in proportion to their distance from
+# it: u jumps at the two lower corners, and its gradient is unbounded at the two upper corners.
 GRADING_RADIUS = 0.06
 GRADING_LEVELS = 8
 
@@ -40,16 +40,16 @@ def solve(
     matrix product. At spacing 0.01 and n = 101 the first call takes about 1 s, and 2000 samples
     1 s. Grid points inside take the value of the quadratic polynomial of their element.
 
-    Outside the triangle (57 % of the grid) stands u at the closest point of the triangle, and in
-    the notch stands 0: `inside` tells these points apart from the domain.
+    Outside the triangle (57 % of the grid) the result is u at the closest point of the triangle,
+    and in the notch it is 0. `inside` returns which points belong to the domain.
 
     Order: 3 in the spacing, since the elements are graded towards the corners of the notch. At
     spacing 0.01 the error of a sample of the benchmark is about 4e-6 relative to u in the 2-norm,
-    and up to about 1e-4 at a grid point, beside the jump of u at a lower corner of the notch.
+    and up to about 1e-4 at single grid points beside the jump of u at the lower notch corners.
 
-    Limits: memory of 8 n^3 bytes (8 MB at n = 101, 0.5 GB at n = 401) is kept for each of the two
-    last pairs of n and spacing. b has a kink at each of its points; the order needs these to be
-    vertices of the mesh, as they are at spacing 0.01 if n - 1 divides 100.
+    Limits: 8 n^3 bytes (8 MB at n = 101, 0.5 GB at n = 401) stay in memory for each of the last
+    two pairs of n and spacing. b has a kink at each of its points; the order holds only if these
+    are vertices of the mesh, as they are at spacing 0.01 if n - 1 divides 100.
 
     Args:
         boundary: b at n equidistant points x = 0 .. 1, linear in between; shape (..., n), n >= 3.
@@ -61,11 +61,11 @@ def solve(
         Leading axes are independent samples.
 
     Raises:
-        ValueError: an input is not of the kind above.
+        ValueError: an argument is not as described above.
 
     Example:
         >>> u = solve(np.ones(5), spacing=0.05)
-        >>> u.shape, u[0]  # the bottom edge; the notch stands in its middle
+        >>> u.shape, u[0]  # the bottom edge, with the notch in the middle
         ((5, 5), array([1., 1., 0., 1., 1.]))
         >>> bool(u[3, 2] > 1.0)  # (1/2, 3/4), below the apex
         True
@@ -88,10 +88,10 @@ def solve(
 
 
 def inside(nodes: int = 101) -> npt.NDArray[np.bool_]:
-    """Tell which points of the grid of `solve` lie in the open domain, shape (nodes, nodes).
+    """Return which grid points of `solve` lie in the open domain, shape (nodes, nodes).
 
-    Only there is u the solution of an equation: on the edges it is given, in the notch it is 0,
-    and outside it repeats the edge.
+    Only there u solves the equation: it is given on the edges, 0 in the notch, and outside it
+    repeats the values of the edge.
 
     Example:
         >>> inside(5).astype(int)  # the first row is the bottom, y = 0
@@ -115,8 +115,8 @@ def sample(
     """Draw one sample of the benchmark: random boundary values and their solution.
 
     Args:
-        nodes: points n of b, and of the grid along each axis.
-        length: correlation length of b, a Gaussian process of covariance
+        nodes: number of points n of b, and of the grid along each axis.
+        length: correlation length of b, a Gaussian process with covariance
             exp(-(x - x')^2 / (2 length^2)).
         forcing: the constant right-hand side.
         spacing: edge length of the elements, see `solve`.
@@ -165,7 +165,7 @@ class Elements:
 
         Args:
             values: shape (edge points, k): k problems at once.
-            forcing: one number, or one for each problem, shape (k,).
+            forcing: one number, or one per problem, shape (k,).
 
         Returns:
             u at all points, shape (points, k).
@@ -193,7 +193,7 @@ def elements(spacing: float = 0.01) -> Elements:
     edge = basis.get_dofs().all()
     inner = basis.complement_dofs(edge)
     stiffness = csr_array(laplace.assemble(basis))
-    # Symmetric and positive definite: the ordering may look at the pattern only, and no pivoting.
+    # Symmetric and positive definite: the ordering needs only the pattern, and no pivoting.
     factor = splu(
         csc_array(stiffness[inner][:, inner]),
         permc_spec="MMD_AT_PLUS_A",
@@ -207,8 +207,8 @@ def mesh(spacing: float = 0.01) -> Any:
     """Triangulate the domain; the mesh is its own mirror image about x = 1/2.
 
     The left half is the Delaunay triangulation of equidistant points on its edges and a lattice
-    of equilateral triangles inside, then refined towards the corners of the notch (eight times;
-    the smallest elements are 256 times smaller). Reflection gives the right half.
+    of equilateral triangles inside. It is then refined eight times towards the corners of the
+    notch, where elements become 256 times smaller. Reflection gives the right half.
 
     Returns:
         A `skfem.MeshTri`.
@@ -230,7 +230,7 @@ def mesh(spacing: float = 0.01) -> Any:
     corners = np.vstack([corners, [0.5, HEIGHT]])
     points = []
     for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        # The small loss keeps rounding from adding one more segment.
+        # The small offset keeps rounding from adding one more segment.
         count = int(np.ceil(np.linalg.norm(end - start) / spacing - 1e-6))
         points.append(start + np.arange(count)[:, None] / count * (end - start))
     row, column = np.indices(2 * (int(1.0 / spacing) + 2,))
@@ -240,7 +240,7 @@ def mesh(spacing: float = 0.01) -> Any:
     vertices = np.concatenate(points)
 
     triangles = Delaunay(vertices).simplices
-    # Leaves out what lies in the notch, and flat triangles that rounding makes along an edge.
+    # Drop triangles in the notch, and flat triangles that rounding creates along an edge.
     kept = _in_domain(*vertices[triangles].mean(axis=1).T)
     half = MeshTri(np.ascontiguousarray(vertices.T), np.ascontiguousarray(triangles[kept].T))
     for level in range(GRADING_LEVELS):
@@ -261,10 +261,10 @@ def mesh(spacing: float = 0.01) -> Any:
 def _responses(
     nodes: int, spacing: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the grid's answer to each unit boundary value, (n, n^2), and to forcing 1, (n^2,)."""
+    """Return u on the grid for each unit boundary value, (n, n^2), and for forcing 1, (n^2,)."""
     grid = elements(spacing)
     x, y = grid.basis.doflocs[:, grid.edge]
-    # One problem for each boundary value, and a last one for the forcing.
+    # One problem per boundary value, and a last one for the forcing.
     values = np.zeros((len(grid.edge), nodes + 1))
     values[:, :nodes] = _outer_values(x, y, nodes)
     forcing = np.zeros(nodes + 1)
@@ -273,26 +273,26 @@ def _responses(
 
     x, y = _grid(nodes)
     domain = _in_domain(x, y)
-    answer = np.zeros((nodes, nodes, nodes + 1))
-    answer[~domain, :nodes] = _outer_values(x[~domain], y[~domain], nodes)
+    response = np.zeros((nodes, nodes, nodes + 1))
+    response[~domain, :nodes] = _outer_values(x[~domain], y[~domain], nodes)
     points = np.stack([x[domain], y[domain]])
-    # The search for the element of a point needs memory for chunk x elements.
+    # Finding the elements of a chunk of points takes memory for chunk x elements.
     chunks = np.array_split(points, -(-points.shape[1] // 64), axis=1)
-    answer[domain] = vstack([csr_array(grid.basis.probes(chunk)) for chunk in chunks]) @ u
-    table = np.ascontiguousarray(answer.reshape(nodes**2, nodes + 1).T)
+    response[domain] = vstack([csr_array(grid.basis.probes(chunk)) for chunk in chunks]) @ u
+    table = np.ascontiguousarray(response.reshape(nodes**2, nodes + 1).T)
     return table[:nodes], table[nodes]
 
 
 def _outer_values(
     x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], nodes: int
 ) -> npt.NDArray[np.float64]:
-    """Weights of the boundary values in u at points that are not in the domain, (points, nodes).
+    """Return the weights of the boundary values in u outside the domain, (points, nodes).
 
-    On an outer edge b is interpolated linearly at x; outside, at the closest point of the
-    triangle. On and in the notch u is zero.
+    On an outer edge b is interpolated linearly at x, outside at the closest point of the triangle.
+    On and in the notch u is zero.
     """
     fold = np.minimum(x, 1.0 - x)
-    # Outside means beyond a slanted edge; the apex is the closest point of all that lies above.
+    # Outside means beyond a slanted edge; for points above the triangle the apex can be closest.
     foot = np.clip((fold + 2.0 * HEIGHT * y) / 4.0, 0.0, 0.5)
     fold = np.where(2.0 * HEIGHT * fold < y - ON_EDGE, foot, fold)
     closest = np.where(x <= 0.5, fold, 1.0 - fold)
@@ -304,7 +304,7 @@ def _outer_values(
 def _in_domain(
     x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], margin: float = ON_EDGE
 ) -> npt.NDArray[np.bool_]:
-    """Tell which points lie in the domain and farther than `margin` from its edges."""
+    """Return which points lie in the domain and farther than `margin` from its edges."""
     from_slanted = HEIGHT * np.minimum(x, 1.0 - x) - y / 2.0
     return (y > margin) & (from_slanted > margin) & ~_in_notch(x, y, margin)
 
@@ -316,7 +316,7 @@ def _in_notch(
 
 
 def _grid(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return x and y of the nodes x nodes grid of the unit square, first axis y."""
+    """Return x and y of the nodes x nodes grid on the unit square, first axis y."""
     axis = np.linspace(0.0, 1.0, nodes)
     y, x = np.meshgrid(axis, axis, indexing="ij")
     return x, y

@@ -1,7 +1,7 @@
 """A stretched rubber sheet with a void: hyperelastic plane stress by quadratic finite elements.
 
-`sample` draws from the benchmark, `solve` takes a void of your own, and `equilibrium` any mesh,
-clamping and load. Lengths and stresses are in units of your choice; the thickness is 1.
+`sample` draws from the benchmark, `solve` takes a void of your own, and `equilibrium` takes any
+mesh, clamping and load. Lengths and stresses are in units of your choice; the thickness is 1.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csc_array
 from scipy.sparse.linalg import splu
-from scipy.special import expit
 
+from funcattn.arrays import Floats
+from funcattn.pde.elasticity_material import cauchy_stress, mooney_rivlin, von_mises
+from funcattn.pde.elasticity_mesh import void_mesh, void_radius
 from funcattn.pde.errors import NotConvergedError
-
-Floats = npt.NDArray[np.float64]
 
 
 class Elements(NamedTuple):
     """Nine-node quadrilaterals, evaluated at their 3 x 3 Gauss points in the undeformed body."""
 
     points: Floats  # (elements, 9, 2)
-    weights: Floats  # (elements, 9), of the area: their sum is the area of the body
+    weights: Floats  # (elements, 9), area weights: their sum is the area of the body
     slopes: Floats  # (elements, 36, 18): u at the nodes -> du/dX at the points
     unknowns: npt.NDArray[np.intp]  # (elements, 18): 2 * node + component
 
@@ -32,112 +32,8 @@ class Equilibrium(NamedTuple):
     """A body at rest under its load."""
 
     displacement: Floats  # (nodes, 2)
-    force: Floats  # (nodes, 2), that deforms the body: the load, and reactions where fixed
-    residuals: Floats  # (steps + 1,), relative, before the first step and after every one
-
-
-def void_radius(
-    coefficients: npt.NDArray[np.floating],
-    angle: npt.NDArray[np.floating],
-    *,
-    amplitude: float = 4.0,
-    inverse_length: float = 3.0,
-) -> Floats:
-    """Evaluate the radius of the void, 0.2 + 0.2 / (1 + exp(g)), at angles from the x axis.
-
-    For independent standard normal coefficients (a_1, b_1, a_2, b_2, ...)
-
-        g(angle) = sum_k amplitude / sqrt(k^2 + inverse_length^2)
-                         * (a_k cos(k angle) + b_k sin(k angle)) / sqrt(pi)
-
-    is Gaussian on the circle, N(0, amplitude^2 (-Laplace + inverse_length^2)^-1), cut off after
-    as many waves as there are pairs of coefficients and without its mean.
-
-    Returns:
-        The radius, between 0.2 and 0.4, of the shape of `angle`.
-
-    Raises:
-        ValueError: the coefficients are not in pairs, or not finite.
-
-    Example:
-        >>> void_radius(np.zeros(10), np.array([0.0, 1.0]))
-        array([0.3, 0.3])
-    """
-    pairs = np.asarray(coefficients, dtype=np.float64)
-    if pairs.ndim != 1 or pairs.size % 2 or not np.isfinite(pairs).all():
-        raise ValueError(
-            f"expected finite coefficients in pairs, shape (2 modes,), got shape {pairs.shape} "
-            f"and values {pairs}: give a cosine and a sine for every wave"
-        )
-    cosine, sine = pairs.reshape(-1, 2).T
-    k = np.arange(1, len(cosine) + 1)
-    size = amplitude / np.sqrt(np.pi * (k**2 + inverse_length**2))
-    turn = np.asarray(angle, dtype=np.float64)[..., None] * k
-    g = np.cos(turn) @ (size * cosine) + np.sin(turn) @ (size * sine)
-    radius: Floats = 0.2 + 0.2 * expit(-g)
-    return radius
-
-
-def void_mesh(
-    radius: Callable[[Floats], Floats], *, around: int = 36, radial: int = 3, grading: float = 0.0
-) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Mesh the unit square around a void at its centre by nine-node quadrilaterals.
-
-    Straight lines of nodes lead from the void to the edge of the square. Nodes are uniform on the
-    edge, with one in every corner. On the void their angle is the mean of a uniform one and of the
-    one under which the centre sees the node on the edge. Up to the shape of the void, the mesh is
-    its own mirror image in either axis.
-
-    Args:
-        radius: of the void at an array of angles, between 0 and 0.5.
-        around: elements round the void, a multiple of 4.
-        radial: elements from the void to the edge.
-        grading: 0 spaces them evenly from void to edge; towards 1 they gather at the void.
-
-    Returns:
-        Nodes, shape (2 around (2 radial + 1), 2), and the node numbers of the elements, shape
-        (around radial, 9), as `evaluate` takes them.
-
-    Raises:
-        ValueError: an argument is not of the kind above.
-
-    Example:
-        >>> nodes, elements = void_mesh(lambda angle: np.full(angle.shape, 0.25))
-        >>> nodes.shape, elements.shape
-        ((504, 2), (108, 9))
-    """
-    if around < 4 or around % 4 or radial < 1:
-        raise ValueError(
-            f"expected around a multiple of 4 and radial >= 1, got around={around} and "
-            f"radial={radial}: the corners of the square are corners of elements; try 36 and 3"
-        )
-    if not 0.0 <= grading < 1.0:
-        raise ValueError(f"expected 0 <= grading < 1, got {grading}: try 0")
-    half = around // 2  # nodes along a side, without its end
-    sides = [np.stack([np.ones(half), np.arange(half) / half], axis=-1)]
-    for _ in range(3):
-        x, y = sides[-1].T
-        sides.append(np.stack([1.0 - y, x], axis=-1))  # a quarter turn about the centre
-    edge = np.concatenate(sides)
-    seen = np.unwrap(np.arctan2(edge[:, 1] - 0.5, edge[:, 0] - 0.5))
-    angle = 0.5 * (seen + np.pi * (np.arange(2 * around) / around - 0.25))
-    r = radius(angle)
-    if r.shape != angle.shape or not ((r > 0.0) & (r < 0.5)).all():
-        raise ValueError(
-            f"expected a radius between 0 and 0.5 for each of {angle.size} angles, got shape "
-            f"{r.shape} and values from {r.min()} to {r.max()}: keep the void in the square"
-        )
-    void = 0.5 + r[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-    way = np.linspace(0.0, 1.0, 2 * radial + 1)[:, None]
-    way = way - grading * way * (1.0 - way)
-    nodes = (1.0 - way) * void[:, None] + way * edge[:, None]  # (2 around, 2 radial + 1, 2)
-
-    numbers = np.arange(nodes.size // 2).reshape(nodes.shape[:2])
-    column = (2 * np.arange(around)[:, None] + np.arange(3)) % (2 * around)
-    row = 2 * np.arange(radial)[:, None] + np.arange(3)
-    # (around, radial, 3 outwards, 3 counterclockwise)
-    elements = numbers[column[:, None, None, :], row[None, :, :, None]]
-    return nodes.reshape(-1, 2), elements.reshape(-1, 9)
+    force: Floats  # (nodes, 2), acting on the body: the load, and reactions where fixed
+    residuals: Floats  # (steps + 1,), relative, before the first step and after each step
 
 
 def evaluate(nodes: Floats, elements: npt.NDArray[np.integer]) -> Elements:
@@ -149,7 +45,7 @@ def evaluate(nodes: Floats, elements: npt.NDArray[np.integer]) -> Elements:
             is counterclockwise from its first.
 
     Raises:
-        ValueError: an argument is not of the kind above, or an element is folded.
+        ValueError: an argument is not as described above, or an element is folded.
 
     Example:
         >>> x, y = np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], indexing="ij")
@@ -172,7 +68,7 @@ def evaluate(nodes: Floats, elements: npt.NDArray[np.integer]) -> Elements:
             f"expected elements of positive area, got {int((~(weights > 0.0)).any(1).sum())} of "
             f"{count} folded: number their nodes counterclockwise, or smooth the boundary"
         )
-    # (point, component, axis) from (node, component): each component is differentiated by itself.
+    # (point, component, axis) from (node, component): each component is differentiated separately.
     slopes = np.zeros((count, 9, 2, 2, 9, 2))
     slopes[:, :, 0, :, :, 0] = np.linalg.inv(jacobian) @ _SLOPES
     slopes[:, :, 1, :, :, 1] = slopes[:, :, 0, :, :, 0]
@@ -184,85 +80,8 @@ def evaluate(nodes: Floats, elements: npt.NDArray[np.integer]) -> Elements:
     )
 
 
-def mooney_rivlin(
-    gradient: Floats, c1: float = 1.863e5, c2: float = 9.79e3
-) -> tuple[Floats, Floats, Floats]:
-    """Evaluate the incompressible Mooney-Rivlin material in plane stress.
-
-    W = c1 (I1 - 3) + c2 (I2 - 3). The thickness stretches by 1 / det F, since the volume stays,
-    and the pressure is the one that leaves the faces of the sheet free, so neither is an unknown:
-    with the in-plane deformation gradient F = I + du/dX, t = F : F and j = det F,
-
-        W = c1 (t + 1/j^2 - 3) + c2 (j^2 + t/j^2 - 3)
-
-    P = dW/dF is the first Piola-Kirchhoff stress. Energy and stress are computed from du/dX
-    without differences of numbers near 1, so that small strains keep their digits.
-
-    Limits: j > 0, which is not checked; j < 0 is a sheet turned inside out.
-
-    Args:
-        gradient: du/dX, shape (..., 2, 2).
-        c1, c2: constants, >= 0; 6 (c1 + c2) is Young's modulus at small strain.
-
-    Returns:
-        W of shape (...), P of shape (..., 2, 2), and dP/dF of shape (..., 4, 4) with rows and
-        columns in the order 11, 12, 21, 22.
-
-    Example:
-        >>> _, stress, _ = mooney_rivlin(np.diag([0.5**0.5 - 1.0, 1.0]), c1=1.0, c2=0.0)
-        >>> bool(abs(stress[0, 0]) < 1e-15), round(float(stress[1, 1]), 12)  # 2 (l - 1 / l^2)
-        (True, 3.5)
-    """
-    h = gradient.reshape(*gradient.shape[:-2], 4)
-    f = h + np.eye(2).ravel()
-    cofactor = f @ _COFACTOR  # dj/dF
-    trace = h[..., 0] + h[..., 3]
-    t_less_2 = 2.0 * trace + (h * h).sum(-1)
-    j_less_1 = trace + h[..., 0] * h[..., 3] - h[..., 1] * h[..., 2]
-    j = 1.0 + j_less_1
-    jj_less_1 = j_less_1 * (1.0 + j)
-    energy = c1 * (t_less_2 - jj_less_1 / j**2) + c2 * (
-        jj_less_1 + (t_less_2 - 2.0 * jj_less_1) / j**2
-    )
-    # Derivatives of W by t, by j, by both, and twice by j; twice by t it is zero.
-    c12 = c1 + c2 * (2.0 + t_less_2)
-    w_t = (c1 + c2 / j**2)[..., None]
-    w_j = (2.0 * c2 * j - 2.0 * c12 / j**3)[..., None]
-    w_tj = (-2.0 * c2 / j**3)[..., None, None]
-    w_jj = (2.0 * c2 + 6.0 * c12 / j**4)[..., None, None]
-    # P = 2 w_t F + w_j cofactor, regrouped into 2 w_t (F - cofactor) + (2 w_t + w_j) cofactor.
-    both = c1 * j_less_1 * (1.0 + j + j**2) + c2 * (j_less_1 + jj_less_1 * (1.0 + j**2) - t_less_2)
-    stress = 2.0 * w_t * (h - h @ _COFACTOR) + (2.0 * both / j**3)[..., None] * cofactor
-    mixed = f[..., :, None] * cofactor[..., None, :]
-    tangent = (
-        2.0 * w_t[..., None] * np.eye(4)
-        + w_j[..., None] * _COFACTOR
-        + 2.0 * w_tj * (mixed + mixed.swapaxes(-1, -2))
-        + w_jj * cofactor[..., :, None] * cofactor[..., None, :]
-    )
-    return np.asarray(energy), stress.reshape(gradient.shape), tangent
-
-
-def cauchy_stress(gradient: Floats, c1: float = 1.863e5, c2: float = 9.79e3) -> Floats:
-    """P F^T of `mooney_rivlin`: the stress xx, yy, xy in the deformed sheet, shape (..., 3)."""
-    _, nominal, _ = mooney_rivlin(gradient, c1, c2)
-    tensor = nominal + nominal @ gradient.swapaxes(-1, -2)
-    return np.stack([tensor[..., 0, 0], tensor[..., 1, 1], tensor[..., 0, 1]], axis=-1)
-
-
-def von_mises(cauchy: Floats) -> Floats:
-    """Von Mises value, shape (...), of a plane stress xx, yy, xy, shape (..., 3).
-
-    Example:
-        >>> von_mises(np.array([[9.0, 0.0, 0.0], [4.0, 4.0, 0.0], [0.0, 0.0, 1.0]]))
-        array([9.        , 4.        , 1.73205081])
-    """
-    xx, yy, xy = np.moveaxis(cauchy, -1, 0)
-    return np.asarray(np.sqrt(xx**2 - xx * yy + yy**2 + 3.0 * xy**2))
-
-
 def displacement_gradient(elements: Elements, displacement: Floats) -> Floats:
-    """du/dX at the Gauss points, (elements, 9, 2, 2), from u at the nodes, (nodes, 2)."""
+    """Return du/dX at the Gauss points, (elements, 9, 2, 2), from u at the nodes, (nodes, 2)."""
     gradient: Floats = elements.slopes @ displacement.ravel()[elements.unknowns][..., None]
     return gradient.reshape(-1, 9, 2, 2)
 
@@ -270,7 +89,7 @@ def displacement_gradient(elements: Elements, displacement: Floats) -> Floats:
 def assemble(
     elements: Elements, displacement: Floats, c1: float = 1.863e5, c2: float = 9.79e3
 ) -> tuple[float, Floats, csc_array]:
-    """Sum the elastic energy of the body, and its first and second derivative by u at the nodes.
+    """Sum the elastic energy of the body and its first and second derivatives by u at the nodes.
 
     Returns:
         The energy, the force on the nodes (nodes, 2), and the stiffness, sparse and symmetric,
@@ -311,21 +130,21 @@ def equilibrium(
 
     Order: 3 in the displacement and 2 in the stress, where the solution is smooth.
 
-    Limits: the load comes all at once. Newton's method finds its way to strains of some tens of
-    percent; a larger load, or one that buckles the body, can end in the second error below.
+    Limits: the load is applied all at once. Newton's method converges for strains up to some tens
+    of percent; a larger load, or one that buckles the body, can raise NotConvergedError.
 
     Args:
-        elements: as `evaluate` gives them.
-        load: force on every node, shape (nodes, 2); it keeps its direction.
+        elements: as returned by `evaluate`.
+        load: force on each node, shape (nodes, 2); it keeps its direction.
         fixed: which components of which nodes are prescribed, shape (nodes, 2).
-        prescribed: displacement where fixed, shape (nodes, 2), not read elsewhere; None is zero.
+        prescribed: displacement where fixed, shape (nodes, 2), not read elsewhere; None means zero.
         c1, c2: as in `mooney_rivlin`.
-        tolerance: bound on |load - force| over what is free, relative to the larger of |load| and
-            |force| over everything (2-norms).
+        tolerance: bound on |load - force| over the free components, relative to the larger of
+            |load| and |force| over all components (2-norms).
         max_iterations: Newton steps allowed.
 
     Raises:
-        ValueError: an argument is not of the kind above.
+        ValueError: an argument is not as described above.
         NotConvergedError: the tolerance was not met, the stiffness is singular, or an element
             turned inside out.
     """
@@ -344,7 +163,7 @@ def equilibrium(
     if not (c1 >= 0.0 and c2 >= 0.0 and 0.0 < c1 + c2 < np.inf):
         raise ValueError(
             f"expected finite c1, c2 >= 0, not both zero, got c1={c1}, c2={c2}: "
-            "a softer material has no stable rest"
+            "a softer material has no stable equilibrium"
         )
     if not (0.0 < tolerance < 1.0 and max_iterations >= 1):
         raise ValueError(
@@ -359,7 +178,7 @@ def equilibrium(
         scale = max(np.linalg.norm(load), np.linalg.norm(force)) or 1.0
         residuals.append(float(np.linalg.norm((load - force)[~fixed]) / scale))
         steps = len(residuals) - 1
-        # The prescribed displacement comes with the first step, so that one is always taken.
+        # The first step applies the prescribed displacement, so it is always taken.
         if steps and residuals[-1] <= tolerance:
             return Equilibrium(displacement, force, np.array(residuals))
         if steps == max_iterations:
@@ -370,7 +189,7 @@ def equilibrium(
         step = np.where(fixed, goal - displacement, 0.0).ravel()
         right = (load - force).ravel() - stiffness @ step
         try:
-            # An ordering for symmetric patterns makes LU several times as fast as the default.
+            # An ordering for symmetric patterns makes LU several times faster than the default.
             step[free] = splu(stiffness[free][:, free], "MMD_AT_PLUS_A").solve(right[free])
         except RuntimeError as error:
             raise NotConvergedError(
@@ -397,28 +216,29 @@ def solve(
     c2: float = 9.79e3,
     tolerance: float = 1e-10,
 ) -> dict[str, Floats]:
-    """Stretch the unit square with a void: bottom clamped, top pulled up, all else free.
+    """Stretch the unit square with a void: bottom clamped, top pulled up, all other edges free.
 
     Method and order are those of `equilibrium`, on the mesh of `void_mesh`. The response is close
-    to linear at the default load, whose strains are about 1e-3: the stress hardly knows c1 and c2.
+    to linear at the default load, where strains are about 1e-3: the stress hardly depends on c1 and
+    c2.
 
     Limits: the 36 x 3 elements of the benchmark are coarse. Against 180 x 15, voids of the
     benchmark have errors of 0.5 to 1 % in the displacement and 3 to 4 % in the stress (relative
-    2-norm over the points), most of it beside the void. At the ends of the clamp the exact stress
-    is infinite, so values near them depend on the mesh.
+    2-norm over the points), mostly beside the void. At the ends of the clamp the exact stress is
+    infinite, so values near them depend on the mesh.
 
     Args:
-        radius: of the void at an array of angles, between 0 and 0.5.
-        around, radial, grading: of the mesh, as in `void_mesh`.
+        radius: function from an array of angles to the radius of the void, between 0 and 0.5.
+        around, radial, grading: as in `void_mesh`.
         traction: force on the top edge per undeformed length.
         c1, c2: as in `mooney_rivlin`.
         tolerance: as in `equilibrium`.
 
     Returns:
-        At the n = 9 around radial Gauss points: `points` (n, 2) of the undeformed body, `weights`
-        (n,) that integrate over it, `stress` (n,), the von Mises value of the Cauchy stress,
-        `displacement` (n, 2), and `cauchy` (n, 3), the Cauchy stress xx, yy, xy. As 0-d arrays:
-        `iterations` of Newton's method and the relative `residual` they reached.
+        At the n = 9 around radial Gauss points: `points` (n, 2) of the undeformed body; `weights`
+        (n,) that integrate over it; `stress` (n,), the von Mises value of the Cauchy stress;
+        `displacement` (n, 2); and `cauchy` (n, 3), the Cauchy stress xx, yy, xy. As 0-d arrays:
+        `iterations` of Newton's method and the relative `residual` reached.
 
     Raises:
         ValueError: an argument is out of range, or the void folds an element.
@@ -433,7 +253,7 @@ def solve(
         raise ValueError(f"expected a finite traction, got {traction}: try 100")
     nodes, numbers = void_mesh(radius, around=around, radial=radial, grading=grading)
     elements = evaluate(nodes, numbers)
-    # Simpson's rule spreads an even pull over the nodes of the top edge, whose length is 1.
+    # Simpson's rule spreads a uniform pull over the nodes of the top edge, whose length is 1.
     simpson = np.full(around // 2 + 1, 2.0)
     simpson[1::2] = 4.0
     simpson[[0, -1]] = 1.0
@@ -469,18 +289,18 @@ def sample(
 ) -> dict[str, Floats]:
     """Draw a void and stretch the sheet: one sample of the benchmark.
 
-    The void depends on `rng` and `modes` alone, so other meshes show the same sample; more modes
+    The void depends only on `rng` and `modes`, so other meshes show the same sample; more modes
     continue the same series.
 
     Args:
         around, radial, grading, traction, c1, c2, tolerance: as in `solve`.
-        modes: waves round the void.
+        modes: number of waves around the void.
         amplitude, inverse_length: as in `void_radius`.
         rng: source of the 2 modes standard normal draws.
 
     Returns:
-        What `solve` gives; `coefficients` (2 modes,), the draws; and `radius` (42,), that of the
-        void at angles from 0 to 2 pi, both included.
+        The result of `solve`; `coefficients` (2 modes,), the draws; and `radius` (42,), the radius
+        of the void at angles from 0 to 2 pi, both included.
 
     Raises:
         ValueError: an argument is out of range.
@@ -509,12 +329,12 @@ def sample(
         tolerance=tolerance,
     )
     angles = np.linspace(0.0, 2.0 * np.pi, 42)
-    angles[-1] = 0.0  # the first again, to the last bit
+    angles[-1] = 0.0  # the same as the first, to the last bit
     return sheet | {"coefficients": coefficients, "radius": radius(angles)}
 
 
 def _shape_functions() -> tuple[Floats, Floats, Floats]:
-    """Weights (9,), values (9, 9) and slopes (9, 2, 9) of the square [-1, 1]^2.
+    """Return weights (9,), values (9, 9) and slopes (9, 2, 9) on the square [-1, 1]^2.
 
     The first axis is the Gauss point, the last the node, both row-major 3 x 3 grids.
     """
@@ -527,5 +347,3 @@ def _shape_functions() -> tuple[Floats, Floats, Floats]:
 
 
 _WEIGHTS, _VALUES, _SLOPES = _shape_functions()
-# Turns (F11, F12, F21, F22) into its cofactors.
-_COFACTOR = np.fliplr(np.diag([1.0, -1.0, -1.0, 1.0]))

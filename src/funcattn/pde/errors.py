@@ -1,8 +1,8 @@
-"""What a solver says when it has no answer."""
+"""The error of a solver that has no answer."""
 
 
 class NotConvergedError(RuntimeError):
-    """A sample that a solver could not finish; whoever makes a data set draws another, and counts.
+    """A solver could not finish a sample; makers of data sets draw another and count the failure.
 
-    The message has what was expected, what was reached, and what to try.
+    The message states what was expected, what was reached, and what to try.
     """

@@ -2,37 +2,36 @@
 
 An airfoil is the polygon of its nodes: chord 1 on the x axis, nose at the origin, trailing edge at
 (1, 0). Nodes run counterclockwise, from the trailing edge over the upper side to the nose and back
-along the lower side; the trailing edge is both the first and the last of them.
+along the lower side; the trailing edge is both the first and the last node.
 """
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq
 
-Floats = npt.NDArray[np.float64]
+from funcattn.arrays import Floats
 
 
 def four_digit(camber: float, position: float, thickness: float, *, panels: int = 200) -> Floats:
     """Return the nodes of a four-digit airfoil: NACA 2412 is `four_digit(2.0, 4.0, 12.0)`.
 
-    The thickness is laid off at right angles to the camber line, two parabolas that meet with a
-    common tangent at their summit: with m = camber / 100 and p = position / 10,
+    The thickness is added at right angles to the camber line, which consists of two parabolas that
+    meet at their summit with a common tangent. With m = camber / 100 and p = position / 10,
 
         y = m (2 p x - x^2) / p^2 for x < p,  m (1 - 2 p + 2 p x - x^2) / (1 - p)^2 beyond.
 
     Stations x of the camber line are (1 - cos t) / 2 at equidistant t, dense at both ends.
 
     Args:
-        camber: greatest height of the camber line, percent of the chord, 0 to 10.
-        position: where, tenths of the chord, more than 0 and less than 10; any if camber is 0.
-        thickness: greatest thickness, percent of the chord, more than 0 and at most 40.
+        camber: maximum height of the camber line, percent of the chord, 0 to 10.
+        position: its place, tenths of the chord, more than 0 and less than 10; any if camber is 0.
+        thickness: maximum thickness, percent of the chord, more than 0 and at most 40.
         panels: sides of the polygon, even and at least 4.
 
     Returns:
         Nodes, shape (panels + 1, 2).
 
     Raises:
-        ValueError: an argument is not of the kind above.
+        ValueError: an argument is not as described above.
 
     Example:
         >>> nodes = four_digit(0.0, 0.0, 12.0, panels=4)  # symmetric
@@ -66,17 +65,17 @@ def five_digit(
 
         y = k1 / 6 ((x - m)-^3 + r (x - m)+^3 - (m^3 + r (1 - m)^3) x + m^3).
 
-    Its constants follow from what the digits mean, by the theory of thin airfoils: k1 from the
-    design lift coefficient, and m from the place of greatest height. A plain line has r = 0, a
-    straight tail. A reflexed line (NACA 23112) turns up at the tail, so that the moment about the
-    quarter chord is zero, which settles r. Lines with the constants in print differ from these
-    by up to 3 % of their height (210), since those constants meet the digits only so well.
+    Its constants follow from the meaning of the digits, by thin-airfoil theory: k1 from the design
+    lift coefficient, and m from the place of maximum height. A plain line has r = 0, a straight
+    tail. A reflexed line (NACA 23112) turns up at the tail, so that the moment about the quarter
+    chord is zero, which determines r. Lines with the published constants differ from these by up
+    to 3 % of their height (210), since those constants match the digits only approximately.
 
     Args:
         lift: design lift coefficient times 20 / 3, 0 to 10.
-        position: of the greatest height, twentieths of the chord, 1 to 8. (In print: 1 to 5.
-            A reflexed line bends ever more sharply beyond: r is 0.03 at 4, 6 at 7, 590 at 8.)
-        thickness: greatest thickness, percent of the chord, more than 0 and at most 40.
+        position: place of maximum height, twentieths of the chord, 1 to 8. (Published: 1 to 5.
+            Beyond that a reflexed line bends ever more sharply: r is 0.03 at 4, 6 at 7, 590 at 8.)
+        thickness: maximum thickness, percent of the chord, more than 0 and at most 40.
         reflex: whether the tail turns up.
         panels: sides of the polygon, even and at least 4.
 
@@ -84,7 +83,7 @@ def five_digit(
         Nodes, shape (panels + 1, 2), at the stations of `four_digit`.
 
     Raises:
-        ValueError: an argument is not of the kind above.
+        ValueError: an argument is not as described above.
 
     Example:
         >>> nodes = five_digit(2.0, 3.0, 12.0)
@@ -99,14 +98,15 @@ def five_digit(
         )
     x = _stations(panels)
     summit = position / 20.0
-    # Both functions change sign once in the interval, for every summit allowed.
+    # Both functions change sign exactly once in the interval, for every allowed summit.
     if reflex:
         m = float(brentq(lambda m: _moment(m, _bend(m, summit)), 1.05 * summit, 0.96, xtol=1e-14))
         r = _bend(m, summit)
     else:
         m = float(brentq(lambda m: m * (1.0 - np.sqrt(m / 3.0)) - summit, summit, 1.0, xtol=1e-14))
         r = 0.0
-    # At the ideal angle of attack the lift coefficient is pi times the first cosine of the slope.
+    # At the ideal angle of attack the lift coefficient is pi times the first cosine coefficient of
+    # the slope.
     size = 0.15 * lift / (np.pi * _cosine(1, m, r))
     cubic = np.where(x < m, 1.0, r) * (x - m) ** 3
     height = size * (cubic - (r * (1.0 - m) ** 3 + m**3) * x + m**3)
@@ -114,10 +114,10 @@ def five_digit(
 
 
 def half_thickness(x: Floats, thickness: float) -> Floats:
-    """Half the thickness at x, normal to the camber line; `thickness` in percent.
+    """Return half the thickness at x, normal to the camber line; `thickness` is in percent.
 
     0.05 thickness (0.2969 sqrt(x) - 0.126 x - 0.3516 x^2 + 0.2843 x^3 - 0.1036 x^4): the last
-    constant, in print 0.1015, closes the trailing edge.
+    constant, published as 0.1015, closes the trailing edge.
     """
     polynomial = x * (-0.1260 + x * (-0.3516 + x * (0.2843 - 0.1036 * x)))
     half: Floats = 0.05 * thickness * (0.2969 * np.sqrt(x) + polynomial)
@@ -128,13 +128,13 @@ def _stations(panels: int) -> Floats:
     if panels < 4 or panels % 2:
         raise ValueError(
             f"expected an even number of panels, at least 4, got {panels}: "
-            "both sides have as many; try 200"
+            "both sides have the same number; try 200"
         )
     return 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, panels // 2 + 1)))
 
 
 def _wrap(x: Floats, height: Floats, slope: Floats, thickness: float) -> Floats:
-    """Lay the thickness on both sides of a camber line given at stations from nose to tail."""
+    """Add the thickness on both sides of a camber line given at stations from nose to tail."""
     if not 0.0 < thickness <= 40.0:
         raise ValueError(
             f"expected thickness in (0, 40] percent of the chord, got {thickness}: try 12"
@@ -143,27 +143,27 @@ def _wrap(x: Floats, height: Floats, slope: Floats, thickness: float) -> Floats:
     normal = np.stack([-slope, np.ones_like(x)], axis=-1) / np.sqrt(1.0 + slope**2)[:, None]
     offset = half_thickness(x, thickness)[:, None] * normal
     nodes = np.concatenate([(line + offset)[::-1], (line - offset)[1:]])
-    # The formulas meet these points up to rounding; a closed polygon meets them exactly.
+    # The formulas give these points up to rounding; a closed polygon needs them exactly.
     nodes[[0, -1]] = 1.0, 0.0
     nodes[len(x) - 1] = 0.0
     return nodes
 
 
 def _unit_slope(x: Floats, m: float, r: float) -> Floats:
-    """Slope of the five-digit line of k1 = 6."""
+    """Return the slope of the five-digit camber line with k1 = 6."""
     slope: Floats = np.where(x < m, 3.0, 3.0 * r) * (x - m) ** 2 - r * (1.0 - m) ** 3 - m**3
     return slope
 
 
 def _bend(m: float, summit: float) -> float:
-    """The r with which the slope is zero at the summit."""
+    """Return the r for which the slope is zero at the summit."""
     return (3.0 * (m - summit) ** 2 - m**3) / (1.0 - m) ** 3
 
 
 def _cosine(k: int, m: float, r: float) -> float:
-    """(2 / pi) times the integral of the slope times cos(k t) over 0 < t < pi, x = (1 - cos t)/2.
+    """Return (2 / pi) times the integral of slope * cos(k t), 0 < t < pi, x = (1 - cos t) / 2.
 
-    The slope is a polynomial on either side of m: 16 Gauss points there are exact to rounding.
+    The slope is a polynomial on each side of m: 16 Gauss points per side are exact to rounding.
     """
     point, weight = np.polynomial.legendre.leggauss(16)
     middle = np.arccos(1.0 - 2.0 * m)
@@ -176,5 +176,5 @@ def _cosine(k: int, m: float, r: float) -> float:
 
 
 def _moment(m: float, r: float) -> float:
-    """Moment about the quarter chord, up to a positive factor, by the theory of thin airfoils."""
+    """Return a positive multiple of the moment about the quarter chord, by thin-airfoil theory."""
     return _cosine(2, m, r) - _cosine(1, m, r)

@@ -6,18 +6,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import fft, ifft, irfft, rfft
 
+from funcattn.arrays import Floats
 from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.random_fields import periodic_square
 
-Array = npt.NDArray[np.float64]
 Spectrum = npt.NDArray[np.complex128]
 
 STABLE_COURANT = 2.0 * 2.0**0.5
-"""Largest Courant number at which the Runge-Kutta method of order 4 does not amplify a wave."""
+"""Largest Courant number at which the fourth-order Runge-Kutta method does not amplify a wave."""
 
 
-def diagonal_forcing(points_per_axis: int, *, amplitude: float = 0.1) -> Array:
-    """Force of the benchmark, amplitude (sin 2 pi (x + y) + cos 2 pi (x + y)), shape (n, n).
+def diagonal_forcing(points_per_axis: int, *, amplitude: float = 0.1) -> Floats:
+    """Return the force amplitude (sin 2 pi (x + y) + cos 2 pi (x + y)) of the benchmark, (n, n).
 
     Example:
         >>> diagonal_forcing(4).round(3)[0]
@@ -25,7 +25,7 @@ def diagonal_forcing(points_per_axis: int, *, amplitude: float = 0.1) -> Array:
     """
     x = np.arange(points_per_axis) / points_per_axis
     phase = 2.0 * np.pi * (x[:, None] + x[None, :])
-    force: Array = amplitude * (np.sin(phase) + np.cos(phase))
+    force: Floats = amplitude * (np.sin(phase) + np.cos(phase))
     return force
 
 
@@ -38,52 +38,52 @@ def solve(
     step: float = 0.05,
     courant: float = 2.0,
     max_steps: int = 100_000,
-) -> Array:
+) -> Floats:
     """Solve w_t + u . grad w = nu Laplace w + f with period 1 in x and y, from w at time 0.
 
-    w is the vorticity, u = (psi_y, -psi_x) the velocity and -Laplace psi = w. A mean of w moves
-    nothing: it is carried along, and only a mean of f changes it.
+    w is the vorticity, u = (psi_y, -psi_x) the velocity and -Laplace psi = w. The mean of w has no
+    effect on the flow: it is carried along, and only the mean of f changes it.
 
-    Method: Fourier-Galerkin. Waves with |k1|, |k2| < n / 3 are kept, of the initial field and of f
-    too, and products are taken on the n x n points, where those waves do not alias (the 2/3 rule).
-    Advection is (d_yy - d_xx)(u1 u2) + d_xy(u1^2 - u2^2), which takes four real transforms. In
-    time, the classical Runge-Kutta method of order 4 after an exact integrating factor for
-    viscosity, all in double precision.
+    Method: Fourier-Galerkin. Waves with |k1|, |k2| < n / 3 are kept, also of the initial field and
+    of f. Products are taken on the n x n points, where those waves do not alias (the 2/3 rule).
+    Advection is (d_yy - d_xx)(u1 u2) + d_xy(u1^2 - u2^2), which takes four real transforms. Time
+    steps use the classical Runge-Kutta method of order 4 after an exact integrating factor for
+    viscosity. All arithmetic is in double precision.
 
-    The step is `step`, or shorter where the flow is fast: each is chosen so that the Courant number
-    2 pi k_max (|u1| + |u2|) dt is at most `courant` everywhere, and snapshots are met exactly. The
-    benchmark's force speeds its flow up about tenfold, so that one step for all times would be
-    wasteful at the start or unstable at the end.
+    The step is `step`, or shorter when the flow is fast: each step is chosen such that the Courant
+    number 2 pi k_max (|u1| + |u2|) dt is at most `courant` everywhere, and steps end exactly at the
+    snapshots. The benchmark's force speeds its flow up about tenfold, so that one step for all
+    times would be wasteful at the start or unstable at the end.
 
     Order: 4 in the step. In space, faster than any power of 1 / n once the field is smooth on the
-    grid; the error is that of the waves left out.
+    grid; the error comes from the waves left out.
 
-    Limits: for the benchmark's flows the grid decides. Relative to 512 points, fields are off by
-    1 % with 64 points, 0.2 % with 128 and 0.006 % with 256 at t = 1, and by 7 %, 2 % and 0.3 % at
-    t = 20. The default steps add 3e-4, 5e-5 and 3e-5 at most. (Single precision would add 3e-5 and
-    save less than half of the time.) Flows are solved one by one, so that no result depends on its
-    neighbours.
+    Limits: for the benchmark's flows the grid dominates the error. Relative to 512 points, the
+    error is 1 % with 64 points, 0.2 % with 128 and 0.006 % with 256 at t = 1, and 7 %, 2 % and
+    0.3 % at t = 20. The default steps add at most 3e-4, 5e-5 and 3e-5. (Single precision would add
+    3e-5 and save less than half of the time.) Flows are solved one by one, so that no result
+    depends on the rest of the batch.
 
     Args:
         initial: w at time 0 at the points i / n, first axis x, shape (..., n, n), n >= 4.
         forcing: f, a number or an array of shape (..., n, n), constant in time.
         viscosity: nu, zero or positive.
-        times: snapshots, increasing, zero or positive.
+        times: times of the snapshots, increasing, zero or positive.
         step: longest time step.
         courant: largest Courant number, at most 2 sqrt(2), where the method becomes unstable.
-        max_steps: time steps allowed for each flow.
+        max_steps: time steps allowed per flow.
 
     Returns:
         w at the points and times, shape (..., times, n, n). Leading axes are independent flows, and
         those of initial and forcing broadcast.
 
     Raises:
-        ValueError: an input is not of the kind above.
+        ValueError: an argument is not as described above.
         NotConvergedError: the flow became too fast within one step, or needs more than max_steps.
 
     Example:
         >>> x = np.arange(8) / 8
-        >>> vortices = np.cos(2 * np.pi * x)[:, None] + np.cos(2 * np.pi * x)  # at rest but for nu
+        >>> vortices = np.cos(2 * np.pi * x)[:, None] + np.cos(2 * np.pi * x)  # decays
         >>> end = solve(vortices, viscosity=0.01, times=[1.0])[-1]
         >>> bool(np.allclose(end, vortices * np.exp(-4 * np.pi**2 * 0.01), rtol=1e-13))
         True
@@ -151,20 +151,21 @@ def sample(
     step: float = 0.05,
     courant: float = 2.0,
     rng: np.random.Generator,
-) -> dict[str, Array]:
-    """Draw one flow of the benchmark: a random field under the diagonal force, a frame a time unit.
+) -> dict[str, Floats]:
+    """Draw one flow of the benchmark, random vorticity under a force: one frame per time unit.
 
-    Solved on `points` an axis, of which `keep` are returned, equally spaced; frames are those of
-    t = 1, 2, ..., `frames`. The random field keeps its coefficients when `points` changes, so other
-    resolutions show the same flow up to the detail they resolve.
+    It is solved on `points` points per axis, of which `keep`, equally spaced, are returned; frames
+    are at t = 1, 2, ..., `frames`. The random field keeps its coefficients when `points` changes,
+    so other resolutions show the same flow up to the detail they resolve.
 
-    Relative to the benchmark: its flows were made with steps of 1e-4, of order 1 in the advection,
-    and its amplitude is uncertain by a factor sqrt(2): `scale` is that of
-    `random_fields.periodic_square`, which says what else is in use. The force governs late frames.
+    Relative to the benchmark: its flows were computed with steps of 1e-4, of order 1 in the
+    advection. The amplitude of its initial field is uncertain by a factor of sqrt(2): `scale` is
+    that of `random_fields.periodic_square`, whose docstring lists the other values in use. Late
+    frames are governed by the force.
 
     Raises:
         ValueError: `keep` does not divide `points`, or as for `solve`.
-        NotConvergedError: as for `solve`; none of 100 samples at 64 points did so.
+        NotConvergedError: as for `solve`; it did not occur in 100 samples at 64 points.
 
     Example:
         >>> flow = sample(points=16, keep=8, frames=2, rng=np.random.default_rng(0))
@@ -187,22 +188,22 @@ def sample(
     return {"vorticity": np.ascontiguousarray(vorticity[:, every, every])}
 
 
-# A flow that overflows is found and reported by the checks in the loop.
+# The checks in the loop detect and report a flow that overflows.
 @np.errstate(over="ignore", invalid="ignore")
 def _solve_one(
-    initial: Array,
-    forcing: Array,
+    initial: Floats,
+    forcing: Floats,
     viscosity: float,
-    times: Array,
+    times: Floats,
     step: float,
     courant: float,
     max_steps: int,
-    frames: Array,
+    frames: Floats,
 ) -> None:
     """Write w at the times into `frames`.
 
-    Spectra have all n rows k1, in the order of the transform, but of the columns k2 only those
-    kept, 0 .. k_max; rows left out are zero, because the multipliers below are.
+    Spectra have all n rows k1, in the order of the transform, but only the columns k2 = 0 .. k_max.
+    Rows that are not kept are zero, because the multipliers below are zero there.
     """
     n = len(initial)
     k_max = (n - 1) // 3
@@ -213,22 +214,22 @@ def _solve_one(
     to_velocity = kept * 1j * np.stack(np.broadcast_arrays(k2, -k1)) / (2 * np.pi * square.clip(1))
     to_advection = 4 * np.pi**2 * kept * np.stack([k1**2 - k2**2, -k1 * k2])
 
-    def to_waves(field: Array) -> Spectrum:
-        # Columns are dropped between the two passes, which one transform of both axes cannot do.
+    def to_waves(field: Floats) -> Spectrum:
+        # Columns are dropped between the two passes; a transform of both axes could not do that.
         rows = rfft(field, norm="forward")[..., : k_max + 1]
         waves: Spectrum = fft(rows, axis=-2, norm="forward")
         return waves
 
-    def to_points(waves: Spectrum) -> Array:
+    def to_points(waves: Spectrum) -> Floats:
         columns = ifft(waves, axis=-2, norm="forward")
-        field: Array = irfft(columns, n, norm="forward", overwrite_x=True)
+        field: Floats = irfft(columns, n, norm="forward", overwrite_x=True)
         return field
 
     force = to_waves(forcing) * kept
     products = np.empty((2, n, n))
 
     def slope(waves: Spectrum) -> tuple[Spectrum, float]:
-        """dw/dt without viscosity, and the Courant number of a unit step."""
+        """Return dw/dt without viscosity, and the Courant number of a unit step."""
         u1, u2 = to_points(to_velocity * waves)
         speed = (abs(u1) + abs(u2)).max()
         np.multiply(u1, u2, out=products[0])
@@ -244,7 +245,7 @@ def _solve_one(
     time, taken = 0.0, 0
     for frame, moment in zip(frames, times, strict=True):
         while time < moment:
-            # A hair less, so that rounding of `time` does not cost a step.
+            # Slightly less, so that rounding of `time` does not cost a step.
             ahead = (moment - time) * max(1.0 / step, rate / courant) - 1e-9
             if not taken + ahead <= max_steps:
                 raise NotConvergedError(
@@ -255,7 +256,7 @@ def _solve_one(
             h = (moment - time) / count
             time += h
             taken += 1
-            # Viscosity alone, over half a step.
+            # Decay by viscosity alone over half a step.
             rest = -2 * np.pi**2 * viscosity * h
             decay = np.exp(rest * k1**2) * np.exp(rest * k2**2)
             half = decay * w

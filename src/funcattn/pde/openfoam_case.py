@@ -1,4 +1,4 @@
-"""A case of OpenFOAM: turbulent flow past an airfoil on a C-grid, its files and its runs."""
+"""An OpenFOAM case, turbulent flow past an airfoil on a C-grid: its files and its runs."""
 
 import os
 import re
@@ -9,36 +9,35 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from funcattn.arrays import Floats
 from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.openfoam_mesh import Size, header, poly_mesh, rows, write
-
-Floats = npt.NDArray[np.float64]
+from funcattn.processes import leashed
 
 FIELDS = ("U", "p", "k", "omega", "nut")
-"""Velocity, pressure, energy and frequency of turbulence, eddy viscosity."""
+"""Velocity, pressure, turbulent energy, turbulent frequency, eddy viscosity."""
 
 
 class Scheme(NamedTuple):
-    """How to iterate."""
+    """The scheme of an iteration."""
 
     convection: str  # of velocity
-    velocity: float  # factor of relaxation
-    turbulence: float  # the same, of k and omega
+    velocity: float  # relaxation factor
+    turbulence: float  # relaxation factor of k and omega
 
 
 class Case:
-    """A folder with a case, which is written when this is made.
+    """A folder with a case; the constructor writes its files.
 
     Args:
-        folder: to be made.
-        grid: of `funcattn.pde.openfoam_mesh.c_grid`, shape (n + 1, m + 1, 2).
-        size: of the grid.
-        stream: velocity far away, (2,).
-        viscosity: kinematic.
-        start: fields to start from, by the names of `FIELDS`, each (n, m, k); if there are none,
-            all have the values of the far field.
+        folder: folder to create.
+        grid: grid of `funcattn.pde.openfoam_mesh.c_grid`, shape (n + 1, m + 1, 2).
+        size: size of the grid.
+        stream: free-stream velocity, (2,).
+        viscosity: kinematic viscosity.
+        start: initial fields by the names of `FIELDS`, each (n, m, k); if empty, all fields start
+            from their values in the far field.
     """
 
     def __init__(
@@ -96,26 +95,24 @@ class Case:
     def run(
         self, iterations: int, scheme: Scheme, *, average: bool = False, timeout: float
     ) -> None:
-        """Iterate from where the last run ended, and average over all of this run if told so.
+        """Continue from the end of the last run, and with `average` also average over this run.
 
         Raises:
             FileNotFoundError: `simpleFoam` is not installed.
-            RuntimeError: it stopped before the first iteration, though all fields were uniform:
-                another flow would not go better.
-            NotConvergedError: it stopped later, or took longer than `timeout` seconds.
+            RuntimeError: the program stopped before the first iteration, although all fields were
+                uniform: another flow would fail as well.
+            NotConvergedError: the program stopped later, or took longer than `timeout` seconds.
         """
         before, self.iterations = self.iterations, self.iterations + iterations
         self._write("system/controlDict", self._control(average=average))
         self._write("system/fvSchemes", _schemes(scheme))
         self._write("system/fvSolution", _solution(scheme))
         program, environment = find_program()
-        # The kernel ends the program when this process dies without a word.
-        leash = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         log = self.folder / "log"
         try:
             with log.open("w") as output:
                 code = subprocess.run(
-                    [*leash, program, "-case", str(self.folder)],
+                    leashed([program, "-case", str(self.folder)]),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -125,25 +122,25 @@ class Case:
                 ).returncode
         except subprocess.TimeoutExpired as error:
             raise NotConvergedError(
-                f"expected simpleFoam to take at most {timeout} s for {iterations} iterations, and "
-                "ended it: allow more time"
+                f"expected simpleFoam to take at most {timeout} s for {iterations} iterations, but "
+                "stopped it after that: allow more time"
             ) from error
         if code == 0 and (self.folder / str(self.iterations)).is_dir():
             return
-        said = log.read_text(errors="replace")
-        last = "\n".join(said.splitlines()[-15:])
-        if "\nTime = " not in said and before == 0 and self.from_stream:
+        output_text = log.read_text(errors="replace")
+        last = "\n".join(output_text.splitlines()[-15:])
+        if "\nTime = " not in output_text and before == 0 and self.from_stream:
             raise RuntimeError(
                 f"expected simpleFoam to iterate, but it ended at once with code {code}: check its "
-                f"installation; it said last\n{last}"
+                f"installation; its last output was\n{last}"
             )
         raise NotConvergedError(
             f"expected {iterations} iterations after {before}, but simpleFoam ended with code "
-            f"{code}: the flow diverges; try another mesh; it said last\n{last}"
+            f"{code}: the flow diverges; try another mesh; its last output was\n{last}"
         )
 
     def lift(self) -> Floats:
-        """Return the lift coefficients of all iterations by the program, (iterations,)."""
+        """Return the program's lift coefficients of all iterations, (iterations,)."""
         parts = {}
         for path in (self.folder / "postProcessing" / "coefficients").glob("*/*.dat"):
             lines = path.read_text().splitlines()
@@ -191,7 +188,7 @@ class Case:
                 "type": "wallShearStress",
                 "libs": "(fieldFunctionObjects)",
                 "patches": "(airfoil)",
-                # An average needs it all the time.
+                # An average needs it in every iteration.
                 "executeControl": "timeStep" if average else "writeTime",
                 "writeControl": "writeTime",
                 "log": "no",
@@ -215,7 +212,7 @@ class Case:
             "writeControl": "timeStep",
             "writeInterval": self.iterations,
             "writeFormat": "ascii",
-            "writePrecision": 17,  # so that reading gives the same bits
+            "writePrecision": 17,  # so that values are read back bit by bit
             "runTimeModifiable": "no",
             "functions": functions,
         }
@@ -224,33 +221,33 @@ class Case:
 def find_program() -> tuple[str, dict[str, str]]:
     """Return the path of `simpleFoam` and the environment that it needs.
 
-    Where the environment of OpenFOAM is set up, it is left as it is. Debian's package has none,
-    but cannot start without the name of its folder, which is found from the program.
+    If OpenFOAM's environment is set up, it is left unchanged. Debian's package sets none, but
+    cannot start without the path of its folder, which is derived from the program's path.
 
     Raises:
-        FileNotFoundError: there is no such program.
+        FileNotFoundError: the program is not installed.
     """
     program = shutil.which("simpleFoam")
     if program is None:
         raise FileNotFoundError(
-            "expected the program simpleFoam of OpenFOAM, got none on the PATH: install it by "
+            "expected OpenFOAM's program simpleFoam, got none on the PATH: install it with "
             "'sudo apt-get install --no-install-recommends openfoam'"
         )
     share = Path(program).resolve().parent.parent / "share" / "openfoam"
-    # Traps divisions by zero, so that a flow that diverges ends at once.
+    # Traps divisions by zero, so that a diverging flow ends at once.
     return program, {"WM_PROJECT_DIR": str(share), "FOAM_SIGFPE": "true"} | os.environ
 
 
 def read_field(text: str, count: int, *, patch: str | None = None) -> Floats:
-    """Read a field from a file of OpenFOAM, in ASCII: (count, 1), or (count, 2) for vectors.
+    """Read a field from an OpenFOAM file in ASCII: (count, 1), or (count, 2) for vectors.
 
     Args:
-        text: of the file.
-        count: values to expect; a uniform field has as many.
-        patch: whose boundary values are read; by default those of the cells are.
+        text: content of the file.
+        count: expected number of values; a uniform field is repeated as often.
+        patch: patch whose boundary values are read; by default the cell values are read.
 
     Raises:
-        ValueError: there are no such values, or another number of them.
+        ValueError: the values are missing, or their number is wrong.
 
     Example:
         >>> text = "internalField nonuniform List<vector> 2((1 2 0) (3 4 0)); boundaryField {}"
@@ -261,14 +258,14 @@ def read_field(text: str, count: int, *, patch: str | None = None) -> Floats:
     where, name = text, "internalField"
     if patch is not None:
         where, name = text[text.find("boundaryField") :], rf"\b{patch}\s*{{[^}}]*?\bvalue"
-    found = re.search(rf"{name}\s+(uniform|nonuniform\s+List<\w+>\s*\d+)\s*([^;]*);", where)
-    numbers = np.array(re.sub("[()]", " ", found[2]).split() if found else [], dtype=np.float64)
-    if found and found[1] == "uniform":
+    match = re.search(rf"{name}\s+(uniform|nonuniform\s+List<\w+>\s*\d+)\s*([^;]*);", where)
+    numbers = np.array(re.sub("[()]", " ", match[2]).split() if match else [], dtype=np.float64)
+    if match and match[1] == "uniform":
         numbers = np.tile(numbers, count)
     if numbers.size not in (count, 3 * count):
         raise ValueError(
             f"expected {count} numbers or vectors {f'at {patch}' if patch else 'of the cells'}, "
-            f"got {numbers.size} numbers: the file is of another mesh, or not of OpenFOAM in ASCII"
+            f"got {numbers.size} numbers: the file is of another mesh, or not OpenFOAM in ASCII"
         )
     return numbers.reshape(count, -1)[:, :2]
 
@@ -308,7 +305,7 @@ def _solution(scheme: Scheme) -> dict[str, object]:
             '"(U|k|omega)"': smoother | {"tolerance": 1e-12},
         },
         "SIMPLE": {"consistent": "yes", "nNonOrthogonalCorrectors": 0},
-        # Each gradient is asked for two to five times before its field changes.
+        # Each gradient is used two to five times before its field changes.
         "cache": {f"grad({name})": "" for name in ("U", "p", "k", "omega")},
         "relaxationFactors": {
             "fields": {"p": 1.0},
@@ -318,7 +315,7 @@ def _solution(scheme: Scheme) -> dict[str, object]:
 
 
 def _entries(content: Mapping[str, object]) -> str:
-    """Entries of a dictionary of OpenFOAM, one in a line."""
+    """Format the entries of an OpenFOAM dictionary, one per line."""
     return "".join(
         f"{key}\n{{\n{_entries(value)}}}\n"
         if isinstance(value, Mapping)
@@ -328,7 +325,7 @@ def _entries(content: Mapping[str, object]) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as OpenFOAM reads it, numbers with all their digits and vectors with z = 0."""
+    """Format a value for OpenFOAM, numbers with all their digits and vectors with z = 0."""
     if isinstance(value, np.ndarray):
         return f"({value[0]:.17g} {value[1]:.17g} 0)"
     return f"{value:.17g}" if isinstance(value, float) else str(value)

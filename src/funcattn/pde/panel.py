@@ -1,16 +1,15 @@
 """Flow past an airfoil by vortex panels, with boundary layers for its drag: a proxy for RANS data.
 
-The flow is incompressible and without viscosity: pressure is Bernoulli's, and velocity slips along
-the surface. Boundary layers are computed from it for wall shear and drag, and nothing comes back
-from them. So there is no stall, no wake, no eddy viscosity and no velocity profile at the wall, and
-lift is that of potential flow, above the lift of a real airfoil.
+The flow is incompressible and inviscid: the pressure follows from Bernoulli's equation, and the
+velocity slips along the surface. Boundary layers are computed from this flow for wall shear and
+drag, and do not act back on it. So there is no stall, no wake, no eddy viscosity and no velocity
+profile at the wall, and the lift is that of potential flow, higher than that of a real airfoil.
 
-Airfoils are polygons as `funcattn.pde.naca` gives them, of chord 1: counterclockwise nodes that
+Airfoils are polygons of chord 1 as returned by `funcattn.pde.naca`: counterclockwise nodes that
 start and end at the trailing edge. Pressure and wall shear are divided by the density.
 """
 
 import warnings
-from math import ceil, exp, log
 from typing import NamedTuple
 
 import numpy as np
@@ -18,56 +17,40 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, LinAlgWarning
 from scipy.linalg import solve as linalg_solve
 
+from funcattn.arrays import Floats
 from funcattn.pde import airfrans
 from funcattn.pde.airfrans import BOX
+from funcattn.pde.boundary_layer import boundary_layer
 from funcattn.pde.errors import NotConvergedError
 
-Floats = npt.NDArray[np.float64]
-
 _PAIRS = 2**18
-"""Pairs of point and panel that are worked on at a time: few enough for the cache."""
-_LEAST_REYNOLDS = 320.0
-"""Of the momentum thickness: a layer below it does not stay turbulent when tripped (Preston)."""
-_FITS_MEET = 2.09092
-"""Entrainment shape factor less 3.3 at which two fits to it have the shape factor 1.585."""
-_SEPARATED = 2.4
-"""Shape factor with which a turbulent layer leaves the wall."""
+"""Number of point-panel pairs processed at a time: few enough for the cache."""
 
 
 class Flow(NamedTuple):
     """A potential flow."""
 
     nodes: Floats  # (panels + 1, 2)
-    stream: Floats  # (2,), velocity far away
+    stream: Floats  # (2,), free-stream velocity
     speed: Floats  # (panels + 1,), along the surface at the nodes, positive towards the next node
 
 
 class Surface(NamedTuple):
-    """A flow at the middles of its panels."""
+    """A flow at the midpoints of its panels."""
 
     position: Floats  # (panels, 2)
-    normal: Floats  # (panels, 2), of length 1, into the flow
-    length: Floats  # (panels,), of the panels
+    normal: Floats  # (panels, 2), unit normal into the flow
+    length: Floats  # (panels,), panel length
     speed: Floats  # (panels,), positive towards the next node
     velocity: Floats  # (panels, 2)
 
 
-class Layer(NamedTuple):
-    """A boundary layer at its stations, without the first."""
-
-    thickness: Floats  # of momentum
-    shape: Floats  # displacement thickness over momentum thickness
-    friction: Floats  # wall shear over half the square of the speed
-    turbulent_from: int  # station; their number if the layer stays laminar
-    separated_from: int  # station; their number if the layer stays attached
-
-
 class Friction(NamedTuple):
-    """What boundary layers do to an airfoil. Pairs are its upper and its lower side."""
+    """The effect of boundary layers on an airfoil. Pairs are for the upper and the lower side."""
 
     shear: Floats  # (panels, 2), force on the wall per area and density
-    drag: float  # coefficient, of friction and form together
-    transition: Floats  # (2,), x where the layer turns turbulent; 1 if it does not
+    drag: float  # coefficient, friction and form drag together
+    transition: Floats  # (2,), x where the layer becomes turbulent; 1 if it does not
     separation: Floats  # (2,), x where the layer separates; 1 if it does not
 
 
@@ -76,24 +59,26 @@ def solve(nodes: Floats, stream: Floats) -> Flow:
 
     At the trailing edge the speed is the same on both sides (Kutta condition).
 
-    Method: a vortex sheet along the polygon, linear on every panel; psi has one value at all nodes.
-    Inside, the fluid is then at rest, so the strength of the sheet is the speed at the surface. At
-    the trailing edge, which is two nodes in one place, the mean speed of the sides is extrapolated
-    from their last two nodes. Dense LU factors, of size panels + 2.
+    Method: a vortex sheet along the polygon, linear on each panel; psi has the same value at all
+    nodes. The fluid inside is then at rest, so the strength of the sheet is the speed at the
+    surface. At the trailing edge, where two nodes coincide, the mean speed of the two sides is
+    extrapolated from the two neighbouring nodes on each side. The equations are solved by a dense
+    LU factorisation of size panels + 2.
 
     Order: 2 in the length of the panels, for the lift and for the speed at the nodes. At the
-    trailing edge itself the exact speed is zero, unless there is a cusp, but falls there so late
-    (as the distance to the power 0.05 for NACA 0012) that panels do not see it: the speed in that
-    place is the one just ahead, and at the few nodes next to it errors stop falling near 0.001.
+    trailing edge itself the exact speed is zero, unless there is a cusp, but it drops so close to
+    the edge (as the distance to the power 0.05 for NACA 0012) that panels do not resolve it: the
+    speed there is the one just ahead, and at the few nodes next to it errors stop falling near
+    0.001.
 
     Args:
         nodes: shape (panels + 1, 2), at least 6 panels, counterclockwise from the trailing edge
             to the trailing edge.
-        stream: velocity far away, shape (2,), not zero.
+        stream: free-stream velocity, shape (2,), not zero.
 
     Raises:
-        ValueError: an argument is not of the kind above.
-        NotConvergedError: the equations have no unique solution, up to rounding.
+        ValueError: an argument is not as described above.
+        NotConvergedError: up to rounding, the equations have no unique solution.
 
     Example:
         >>> from funcattn.pde.naca import four_digit
@@ -111,12 +96,12 @@ def solve(nodes: Floats, stream: Floats) -> Flow:
     if stream.shape != (2,) or not 0.0 < np.linalg.norm(stream) < np.inf:
         raise ValueError(
             f"expected a stream of two finite numbers, not both zero, got {stream}: "
-            "give the velocity far away"
+            "give the free-stream velocity"
         )
     z = _complex(nodes)
     if z[0] != z[-1] or (z[1:] == z[:-1]).any() or (z[:-1].conj() * z[1:]).imag.sum() <= 0.0:
         raise ValueError(
-            f"expected a closed, counterclockwise polygon of different nodes, got one from "
+            f"expected a closed, counterclockwise polygon of distinct nodes, got one from "
             f"{nodes[0]} to {nodes[-1]}: start and end at the trailing edge, upper side first"
         )
     panels = len(z) - 1
@@ -125,7 +110,7 @@ def solve(nodes: Floats, stream: Floats) -> Flow:
     matrix[:panels, :panels] = start
     matrix[:panels, 1:-1] += end
     matrix[:panels, -1] = -1.0  # the unknown psi of the airfoil
-    matrix[panels, [0, -2]] = 1.0  # speeds count along the polygon, so equal ones cancel
+    matrix[panels, [0, -2]] = 1.0  # speeds are positive along the polygon, so equal ones cancel
     matrix[panels + 1, :3] = 1.0, -2.0, 1.0
     matrix[panels + 1, -4:-1] = -1.0, 2.0, -1.0
     right = np.zeros(panels + 2)
@@ -142,19 +127,19 @@ def solve(nodes: Floats, stream: Floats) -> Flow:
 
 
 def lift(flow: Flow) -> float:
-    """Lift coefficient, from the circulation (theorem of Kutta and Joukowski)."""
+    """Return the lift coefficient from the circulation (Kutta-Joukowski theorem)."""
     wall = surface(flow)
     return float(-2.0 * (wall.speed @ wall.length) / np.linalg.norm(flow.stream))
 
 
 def velocity(flow: Flow, points: Floats) -> Floats:
-    """Evaluate the velocity at points of the fluid; both have shape (n, 2).
+    """Evaluate the velocity at points in the fluid; both have shape (n, 2).
 
     Method: the exact field of linear vortex panels.
 
-    Limits: closer to the surface than the length of a panel, the corners of the polygon show. Of
-    200 panels on NACA 2412 at 8 degrees, errors are 0.002 of the stream (root mean square) at a
-    distance of 0.001, and 0.01 at 0.0001. On the surface take `surface`; inside the airfoil the
+    Limits: closer to the surface than one panel length, the corners of the polygon matter. With 200
+    panels on NACA 2412 at 8 degrees, root mean square errors are 0.002 of the stream at a distance
+    of 0.001, and 0.01 at 0.0001. For points on the surface use `surface`; inside the airfoil the
     result is near zero and has no meaning.
 
     Raises:
@@ -169,7 +154,7 @@ def velocity(flow: Flow, points: Floats) -> Floats:
     """
     z, p = _complex(flow.nodes), _complex(points)
     step = np.diff(z)
-    # u - iv of a panel is (first + second p) log((p - start) / (p - end)), plus a constant.
+    # For each panel, u - iv = (first + second p) log((p - start) / (p - end)) + constant.
     unit = abs(step) / (2j * np.pi * step)
     second = unit * np.diff(flow.speed) / step
     first = unit * flow.speed[:-1] - second * z[:-1]
@@ -179,8 +164,8 @@ def velocity(flow: Flow, points: Floats) -> Floats:
         away = p[part, None] - z
         if not (np.isfinite(away) & (away != 0.0)).all():
             raise ValueError(
-                "expected finite points off the nodes of the airfoil, got others: "
-                "take the speed on the surface from the flow, and check for missing values"
+                "expected finite points away from the nodes of the airfoil, got others: "
+                "take the surface speed from the flow, and check for missing values"
             )
         logarithm = np.log(away[:, :-1] / away[:, 1:])
         result[part] = logarithm @ first + p[part] * (logarithm @ second) + constant
@@ -188,7 +173,7 @@ def velocity(flow: Flow, points: Floats) -> Floats:
 
 
 def surface(flow: Flow) -> Surface:
-    """Evaluate the flow at the middles of its panels, where it slips along them."""
+    """Evaluate the flow at the midpoints of its panels, where it slips along them."""
     middle, normal, length = airfrans.panels(flow.nodes)
     speed = 0.5 * (flow.speed[1:] + flow.speed[:-1])
     along = np.stack([-normal[:, 1], normal[:, 0]], axis=-1)
@@ -196,13 +181,13 @@ def surface(flow: Flow) -> Surface:
 
 
 def pressure(flow: Flow, velocity: Floats) -> Floats:
-    """Bernoulli's pressure over density, (n,), where the velocity is this, (n, 2); 0 far away."""
+    """Return Bernoulli's pressure / density, (n,), for velocity (n, 2); it is 0 far away."""
     result: Floats = 0.5 * (flow.stream @ flow.stream - (velocity**2).sum(axis=-1))
     return result
 
 
 def signed_distance(nodes: Floats, points: Floats) -> Floats:
-    """Distance of points (n, 2) from a closed polygon, negative inside; shape (n,).
+    """Return the distance of points (n, 2) from a closed polygon, negative inside; shape (n,).
 
     Example:
         >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
@@ -215,110 +200,30 @@ def signed_distance(nodes: Floats, points: Floats) -> Floats:
     for part in _parts(len(p), len(step)):
         q = (p[part, None] - z[:-1]) / step  # the panel is 0 to 1
         distance = (abs(q - np.clip(q.real, 0.0, 1.0)) * abs(step)).min(axis=1)
-        # From inside, a ray along x meets an odd number of panels.
+        # From inside, a ray along x crosses an odd number of panels.
         above = z.imag > p[part, None].imag
-        met = (above[:, 1:] != above[:, :-1]) & ((q.imag > 0.0) == above[:, 1:])
-        result[part] = np.where(met.sum(axis=1) % 2 == 1, -distance, distance)
+        crossed = (above[:, 1:] != above[:, :-1]) & ((q.imag > 0.0) == above[:, 1:])
+        result[part] = np.where(crossed.sum(axis=1) % 2 == 1, -distance, distance)
     return result
-
-
-def boundary_layer(arc: Floats, speed: Floats, viscosity: float, *, trip: float = np.inf) -> Layer:
-    """Compute a boundary layer from the speed outside, laminar at first and then turbulent.
-
-    Method: Thwaites' integral for the laminar layer. It turns turbulent at the first station that
-    meets Michel's criterion (in the form of Cebeci and Smith) or at which it would separate, or
-    when tripped. The turbulent layer follows Head's entrainment method, with the friction law of
-    Ludwieg and Tillmann, from the laminar thickness and a shape factor of 1.4 on, integrated by
-    the Runge-Kutta method of order 4 in steps of at most 20 thicknesses. At a shape factor of 2.4
-    it separates: beyond, friction is zero, the shape factor stays, and thickness goes as speed to
-    the power -4.4.
-
-    Order: 2 in the distance of the stations, between which the speed is linear; but transition
-    and separation are placed at stations.
-
-    Limits: errors of the methods themselves are 1 % (Thwaites) and up to 10 % (Head) on a flat
-    plate. What is said beyond separation is an extrapolation.
-
-    Args:
-        arc: distance along the wall, increasing from 0, shape (stations + 1,), 2 stations or more.
-        speed: outside the layer, positive, at the first place also zero (stagnation).
-        viscosity: kinematic, positive.
-        trip: distance, positive, from which on the layer is turbulent as soon as the Reynolds
-            number of its momentum thickness is 320.
-
-    Raises:
-        ValueError: an argument is not of the kind above.
-
-    Example:
-        >>> x = np.linspace(0.0, 1.0, 101)
-        >>> plate = boundary_layer(x, np.ones(101), 1e-4)
-        >>> round(float(plate.thickness[-1]), 5)  # exact: 0.00664
-        0.00671
-    """
-    if not (
-        arc.shape == speed.shape == (arc.size,)
-        and arc.size > 2
-        and np.isfinite([arc, speed]).all()
-        and arc[0] == 0.0
-        and (np.diff(arc) > 0.0).all()
-        and speed[0] >= 0.0
-        and (speed[1:] > 0.0).all()
-    ):
-        raise ValueError(
-            "expected arc increasing from 0 and speed positive along it, 3 places or more, got "
-            f"{arc} and {speed}: start at the stagnation point and follow the flow"
-        )
-    if not (0.0 < viscosity < np.inf and trip > 0.0):
-        raise ValueError(
-            f"expected viscosity and trip > 0, got {viscosity} and {trip}: "
-            "try 1 / Reynolds number, and 0.05"
-        )
-    # The integral of speed^5, exactly for a speed that is linear between stations.
-    fifth = np.diff(arc) / 6.0 * sum(speed[:-1] ** k * speed[1:] ** (5 - k) for k in range(6))
-    s, u = arc[1:], speed[1:]
-    thickness = np.sqrt(0.45 * viscosity * np.cumsum(fifth) / u**6)
-    gradient = thickness**2 * np.gradient(speed, arc)[1:] / viscosity
-    z = 0.25 - np.clip(gradient, -0.09, 0.25)
-    shape = 2.0 + z * (4.14 + z * (-83.5 + z * (854.0 + z * (-3337.0 + z * 4576.0))))
-    friction = 2.0 * viscosity * (0.34 - z) ** 0.62 / (u * thickness)
-
-    reynolds, along = u * thickness / viscosity, u * s / viscosity
-    turbulent = (reynolds > 1.174 * (1.0 + 22400.0 / along) * along**0.46) | (gradient < -0.09)
-    turbulent |= (s >= trip) & (reynolds >= _LEAST_REYNOLDS)
-    turbulent[-1] = False  # nothing follows that could be turbulent
-    if not turbulent.any():
-        return Layer(thickness, shape, friction, len(s), len(s))
-    first = last = int(turbulent.argmax())
-    state = np.array([log(thickness[first]), _entrainment_shape(1.4)])
-    while state[1] > _entrainment_shape(_SEPARATED):
-        thickness[last], shape[last] = exp(state[0]), _shape(state[1])
-        friction[last] = _friction(shape[last], u[last] * thickness[last] / viscosity)
-        last += 1
-        if last == len(s):
-            break
-        state = _advance(state, s[last] - s[last - 1], u[last - 1], u[last], viscosity)
-    thickness[last:] = thickness[last - 1] * (u[last - 1] / u[last:]) ** (_SEPARATED + 2.0)
-    shape[last:] = _SEPARATED
-    friction[last:] = 0.0
-    return Layer(thickness, shape, friction, first, last)
 
 
 def friction(flow: Flow, viscosity: float, *, trip: float = 0.05) -> Friction:
     """Compute the boundary layers on both sides of an airfoil, their wall shear and their drag.
 
-    Method: `boundary_layer` from the stagnation point along either side; drag by the formula of
-    Squire and Young, from both layers at the trailing edge. In the last hundredth of a side the
-    speed is held: potential flow comes to rest at the edge, and real flow does not.
+    Method: `boundary_layer` from the stagnation point along each side. The drag follows from both
+    layers at the trailing edge by the formula of Squire and Young. Over the last hundredth of each
+    side the speed is held constant: potential flow comes to rest at the edge, real flow does not.
 
     Args:
-        flow: as `solve` gives it.
+        flow: as returned by `solve`.
         viscosity: kinematic; the Reynolds number is |stream| / viscosity.
-        trip: distance from the stagnation point, as in `boundary_layer`. The default is near to
-            models of turbulence that know no transition; infinity leaves transition to itself.
+        trip: distance from the stagnation point, as in `boundary_layer`. The default is close to
+            turbulence models without transition; infinity means natural transition.
 
     Raises:
         ValueError: viscosity or trip is not positive.
-        NotConvergedError: the flow has not one stagnation point ahead of the trailing edge.
+        NotConvergedError: the flow does not have exactly one stagnation point ahead of the trailing
+            edge.
 
     Example:
         >>> from funcattn.pde.naca import four_digit
@@ -328,12 +233,12 @@ def friction(flow: Flow, viscosity: float, *, trip: float = 0.05) -> Friction:
     """
     wall = surface(flow)
     arc = np.cumsum(wall.length) - 0.5 * wall.length
-    # Counterclockwise, the upper side is met by the flow and the lower side carries it along.
+    # In counterclockwise order, speeds are negative on the upper side and positive on the lower.
     turns = np.flatnonzero(np.diff(np.sign(wall.speed)))
     if not (len(turns) == 1 and wall.speed[0] < 0.0 < wall.speed[-1]):
         raise NotConvergedError(
-            "expected one stagnation point, between the middles of panels, besides the trailing "
-            f"edge, got {len(turns)}: take more panels"
+            "expected one stagnation point besides the trailing edge, between panel midpoints, got "
+            f"{len(turns)}: use more panels"
         )
     split = int(turns[0]) + 1
     front = np.interp(0.0, wall.speed[split - 1 : split + 1], arc[split - 1 : split + 1])
@@ -358,16 +263,16 @@ def friction(flow: Flow, viscosity: float, *, trip: float = 0.05) -> Friction:
 def scatter(
     nodes: Floats, count: int, *, near: float, closest: float, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Draw points of the fluid in `BOX`, and return them and their distances, (n, 2) and (n,).
+    """Draw points of the fluid in `BOX`; return them, (n, 2), and their distances, (n,).
 
-    A share `near` of the candidates starts at a random place of a random panel and goes away from
-    it in a random direction, over a distance whose logarithm is uniform between that of `closest`
-    and 0; the others are uniform in the box. Candidates outside the box or nearer to the airfoil
-    than `closest` are drawn again.
+    A fraction `near` of the candidates starts at a random place on a random panel and moves away
+    from it in a random direction, by a distance whose logarithm is uniform between that of
+    `closest` and 0. The others are uniform in the box. Candidates outside the box or closer to the
+    airfoil than `closest` are drawn again.
     """
-    found = np.empty((0, 3))
+    accepted = np.empty((0, 3))
     z = _complex(nodes)
-    while (missing := count - len(found)) > 0:
+    while (missing := count - len(accepted)) > 0:
         place, turn, reach, x, y, choice = rng.random((missing, 6)).T
         panel, part = np.divmod(place * (len(z) - 1), 1.0)
         step = np.diff(z)[panel.astype(np.intp)]
@@ -379,8 +284,8 @@ def scatter(
         )
         distance = signed_distance(nodes, points)
         good = (distance >= closest) & ((points >= BOX[0]) & (points <= BOX[1])).all(axis=1)
-        found = np.concatenate([found, np.column_stack([points, distance])[good]])
-    return found[:, :2], found[:, 2]
+        accepted = np.concatenate([accepted, np.column_stack([points, distance])[good]])
+    return accepted[:, :2], accepted[:, 2]
 
 
 def sample(
@@ -396,37 +301,38 @@ def sample(
 ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
     """Draw one airfoil, its flow and its forces: a proxy for the samples of AirfRANS.
 
-    The design is that of the benchmark, by `funcattn.pde.airfrans`. The chord is 1, along x, and
-    the stream is inclined.
+    The design is drawn as in the benchmark, by `funcattn.pde.airfrans`. The chord is 1, along x,
+    and the stream is inclined.
 
-    The flow is not that of the benchmark, which has Reynolds-averaged Navier-Stokes equations with
-    k-omega SST: see the head of this module for what is missing. Velocity on the surface is that
-    of the slipping flow, the limit of its neighbours, where the benchmark has zero; eddy viscosity
-    is zero everywhere. Drag of layers with separation < 1 is an extrapolation.
+    The flow is not that of the benchmark, which solves the Reynolds-averaged Navier-Stokes
+    equations with k-omega SST; the module docstring lists what is missing. The velocity on the
+    surface is that of the slipping flow, the limit of its neighbours, where the benchmark has zero.
+    The eddy viscosity is zero everywhere. The drag of layers with separation < 1 is an
+    extrapolation.
 
     Args:
-        panels: of the airfoil, even; their middles are the surface points.
-        field_points: points of the fluid. The default makes 32 000 with those of the surface, as
+        panels: number of panels of the airfoil, even; their midpoints are the surface points.
+        field_points: points in the fluid. With the surface points the default gives 32 000, as
             many as training on the benchmark draws from its meshes.
-        near, closest: where they are, as in `scatter`.
+        near, closest: distribution of the field points, as in `scatter`.
         reflex: as in `funcattn.pde.airfrans.draw_design`.
         trip: as in `friction`.
-        viscosity: kinematic; the stream has Reynolds number times viscosity.
+        viscosity: kinematic; the speed of the stream is Reynolds number times viscosity.
         rng: source of all draws. The design comes first and does not depend on the others.
 
     Returns:
-        Of n = panels + field_points points, the surface first, from the trailing edge over the
-        upper side to the nose and back: position (n, 2); features (n, 7), which are x, y, u and v
-        of the stream, distance to the airfoil, normal x and y (zero off the surface); target
-        (n, 4), which is u, v, pressure / density, eddy viscosity (zero); surface (n,), true there.
-        Of the surface points: length (panels,) of their panels and shear (panels, 2), the wall
+        For n = panels + field_points points, surface points first, from the trailing edge along the
+        upper side to the nose and back: position (n, 2); features (n, 7): x, y, u and v of the
+        stream, distance to the airfoil, normal x and y (zero off the surface); target (n, 4): u, v,
+        pressure / density, eddy viscosity (zero); surface (n,), true for surface points.
+        For the surface points: length (panels,) of their panels and shear (panels, 2), the wall
         shear / density, so that the force / density is the sum of (shear - pressure normal) length.
         Numbers: lift and drag (coefficients), reynolds, incidence in degrees, family (4 or 5),
-        digits (4,): camber or lift, position, 1 if reflexed, thickness; and for upper and lower
-        side transition (2,) and separation (2,), the x where they happen, 1 if they do not.
+        digits (4,): camber or lift, position, 1 if reflexed, thickness; and for the upper and lower
+        side transition (2,) and separation (2,), the x where they occur, 1 if they do not.
 
     Raises:
-        ValueError: a parameter is out of range.
+        ValueError: an argument is out of range.
         NotConvergedError: as in `friction`.
 
     Example:
@@ -437,11 +343,11 @@ def sample(
     if field_points < 0:
         raise ValueError(f"expected field_points >= 0, got {field_points}: try 31800")
     if not 0.0 <= near <= 1.0:
-        raise ValueError(f"expected a share near in [0, 1], got {near}: try 0.75")
+        raise ValueError(f"expected a fraction near in [0, 1], got {near}: try 0.75")
     if not 0.0 < closest <= 0.5:
         raise ValueError(
-            f"expected closest in (0, 0.5], got {closest}: points keep off the airfoil, and find "
-            "room in the box; try 0.001"
+            f"expected closest in (0, 0.5], got {closest}: points must stay off the airfoil and "
+            "inside the box; try 0.001"
         )
     design = airfrans.draw_design(rng, reflex=reflex)
     nodes = airfrans.outline(design, panels=panels)
@@ -479,7 +385,7 @@ def sample(
 
 
 def _complex(points: Floats) -> npt.NDArray[np.complex128]:
-    """Points (n, 2) as x + iy, shape (n,)."""
+    """Return points (n, 2) as x + iy, shape (n,)."""
     return points[:, 0] + 1j * points[:, 1]
 
 
@@ -489,8 +395,8 @@ def _parts(points: int, panels: int) -> list[slice]:
 
 
 def _stream_functions(z: npt.NDArray[np.complex128]) -> tuple[Floats, Floats]:
-    """Psi at nodes (but the last, which is the first) of panels of strength 1 at one end, 0 at the
-    other: first of all starts, then of all ends, (panels, panels) each.
+    """Return psi at the nodes, without the last, of panels with strength 1 at one end and 0 at the
+    other: first for strength 1 at the start, then at the end, (panels, panels) each.
 
     Psi is -1 / (2 pi) times the real part of the integral of strength times log(z - zeta).
     """
@@ -503,53 +409,3 @@ def _stream_functions(z: npt.NDArray[np.complex128]) -> tuple[Floats, Floats]:
     end = 0.5 * (q**2 * log_q - (q + 1.0) * rest * log_rest - q - 0.5 + np.log(length))
     scale = -length / (2.0 * np.pi)
     return scale * (both - end).real, scale * end.real
-
-
-def _advance(state: Floats, length: float, start: float, end: float, viscosity: float) -> Floats:
-    """Follow a turbulent layer over a length along which the speed goes from start to end.
-
-    The state is the logarithm of the thickness and the shape factor of entrainment.
-    """
-    # A layer forgets within some tens of thicknesses; a longer step would not be stable.
-    relative = abs(end - start) / min(start, end)
-    steps = ceil(max(length / (20.0 * exp(state[0])), 4.0 * relative, 1.0))
-    step, slope = length / steps, (end - start) / length
-    for before in np.linspace(start, end, steps, endpoint=False):
-        middle, after = before + 0.5 * step * slope, before + step * slope
-        first = _turbulent_change(state, before, slope, viscosity)
-        second = _turbulent_change(state + 0.5 * step * first, middle, slope, viscosity)
-        third = _turbulent_change(state + 0.5 * step * second, middle, slope, viscosity)
-        fourth = _turbulent_change(state + step * third, after, slope, viscosity)
-        state = state + step / 6.0 * (first + 2.0 * (second + third) + fourth)
-    return state
-
-
-def _turbulent_change(state: Floats, speed: float, slope: float, viscosity: float) -> Floats:
-    """Derivative of the state by the distance: von Karman's and Head's equation."""
-    thickness, entrainment = exp(state[0]), float(state[1])
-    shape = _shape(entrainment)
-    growth = _friction(shape, speed * thickness / viscosity) / (2.0 * thickness)
-    growth -= (shape + 2.0) * slope / speed
-    # A trial step may lead beyond separation, where the fit has a pole.
-    fed = 0.0306 * max(entrainment - 3.0, 0.3) ** -0.6169 / thickness
-    return np.array([growth, fed - entrainment * (growth + slope / speed)])
-
-
-def _shape(entrainment: float) -> float:
-    """Shape factor of a layer from that of entrainment, (full - displacement) / momentum."""
-    excess = max(entrainment - 3.3, 0.01)
-    # Two fits, changed where they meet, so that there is no step.
-    if excess < _FITS_MEET:
-        return 0.6778 + 1.1536 * excess**-0.326
-    return 1.1 + 0.86 * excess**-0.777
-
-
-def _entrainment_shape(shape: float) -> float:
-    """Inverse of `_shape`, for shape factors above 1.1."""
-    excess = ((shape - 0.6778) / 1.1536) ** (-1.0 / 0.326)
-    return 3.3 + (excess if excess < _FITS_MEET else ((shape - 1.1) / 0.86) ** (-1.0 / 0.777))
-
-
-def _friction(shape: float, reynolds: float) -> float:
-    """Friction law of Ludwieg and Tillmann; `reynolds` is that of the momentum thickness."""
-    return 0.246 * 10.0 ** (-0.678 * shape) * reynolds**-0.268

@@ -16,7 +16,7 @@ PIECES = 4
 
 
 class Flow(NamedTuple):
-    """A steady flow on nx x ny nodes, and how its iteration ended."""
+    """A steady flow on nx x ny nodes, and the end of its iteration."""
 
     velocity: npt.NDArray[np.float64]
     """u_x and u_y at the nodes, shape (2, nx, ny)."""
@@ -25,14 +25,15 @@ class Flow(NamedTuple):
     iterations: int
     """Corrections made; 6 to 13 in the benchmark."""
     change: float
-    """Largest last correction of a velocity over the largest velocity, at most the tolerance."""
+    """Last correction of the velocity over the largest velocity, at most the tolerance."""
 
 
 def centre_line(design: npt.NDArray[np.floating]) -> CubicHermiteSpline:
     """Return the height c(x) of the middle of the channel, 0 <= x <= 10, as a callable.
 
-    Cubic Hermite pieces between five equidistant knots, with c(0) = 0: `design` holds the heights
-    at the last four knots, then the slopes dc/dx at all five. c(x, 1) is the slope.
+    It consists of cubic Hermite pieces between five equidistant knots, with c(0) = 0: `design`
+    holds the heights at the last four knots, then the slopes dc/dx at all five. c(x, 1) is the
+    slope.
 
     Example:
         >>> c = centre_line(np.array([0.5, -1.0, 0.0, 1.0, 0.0, 0.2, 0.0, 0.0, -0.3]))
@@ -58,9 +59,9 @@ def channel(
     is 1. Nodes are equidistant in x (first axis, inlet first) and in y (second axis, lower wall
     first).
 
-    The velocity has the boundary values of the benchmark, zero at the walls and t (1 - t), 0 at
+    The velocity has the boundary values of the benchmark: zero at the walls and (t (1 - t), 0) at
     the inlet, t = y - c + 1/2. Inside it is the parabola that follows the channel,
-    t (1 - t) (1, c'), which is free of divergence and close enough for Newton's method.
+    t (1 - t) (1, c'), which is divergence-free and close enough for Newton's method.
 
     Args:
         design: heights and slopes, shape (9,), see `centre_line`.
@@ -80,7 +81,7 @@ def channel(
     if nodes < 5 or nodes % 2 == 0:
         raise ValueError(
             f"expected an odd number of nodes, at least 5, got {nodes}: "
-            "every element has nodes at its corners, edges and middle; try 129"
+            "each element has nodes at its corners, edges and centre; try 129"
         )
     c = centre_line(design)
     along, t = np.linspace(0.0, LENGTH, nodes), np.linspace(0.0, 1.0, nodes)
@@ -109,37 +110,38 @@ def solve(
     [:, -1] (inlet and walls); the side [-1] is the outlet, where nu du/dn - p n = `traction`,
     zero for a free ("do-nothing") outlet.
 
-    Method: Taylor-Hood elements Q2/Q1, isoparametric, 3 x 3 nodes and as many Gauss points each.
-    Newton's method with sparse LU factors, which are kept as long as each correction is five times
-    smaller than the last one: a step with old factors costs a fifteenth of one with new ones.
+    Method: isoparametric Taylor-Hood elements Q2/Q1, with 3 x 3 nodes and 3 x 3 Gauss points each.
+    Newton's method with sparse LU factors, which are reused as long as each correction is at least
+    five times smaller than the last: a step with old factors costs a fifteenth of one with new
+    factors.
 
-    Order: in the spacing, 3 for the velocity and 2 for the pressure, if the flow is smooth; where
-    walls meet inlet or outlet aslant it is not, and the pressure is singular in the corner. The
-    benchmark at 129 x 129 is within 0.1 to 0.3 % of 257 x 257. Mass is conserved as far as the
-    pressure functions test it: between vertical grid lines the flux through x, averaged over a
-    column of elements, is exact, but at a single x it is off by 0.4 % (median; up to 1.2 %).
+    Order: in the spacing, 3 for the velocity and 2 for the pressure if the flow is smooth. Where
+    walls meet the inlet or outlet at an angle it is not, and the pressure is singular in the
+    corner. The benchmark at 129 x 129 is within 0.1 to 0.3 % of 257 x 257. Mass is conserved as far
+    as the pressure functions test it: between vertical grid lines the flux through x, averaged over
+    a column of elements, is exact, but at a single x it is off by 0.4 % (median; up to 1.2 %).
 
-    Limits: steady flows that Newton's method finds from the given start, resolved by the elements
-    (there is no upwinding). In the channels of the benchmark a viscosity of 0.00125, a Reynolds
-    number of 200 on width and peak, still succeeds.
+    Limits: steady flows that Newton's method reaches from the given start and that the elements
+    resolve (there is no upwinding). In the channels of the benchmark a viscosity of 0.00125, a
+    Reynolds number of 200 based on width and peak velocity, still succeeds.
 
     Args:
         x: positions of the nodes, shape (nx, ny), both odd and at least 5.
         y: the same for y; (x, y) must be a right-handed grid without folds.
-        velocity: shape (2, nx, ny). Its values on the three sides are kept; the others are where
-            the iteration starts.
+        velocity: shape (2, nx, ny). Its values on the three sides are kept; the others start the
+            iteration.
         viscosity: nu, positive.
-        traction: at the nodes of the outlet, a number or shape (2, ny).
+        traction: traction at the outlet nodes, a number or shape (2, ny).
         tolerance: bound on the last correction of the velocity, relative to its largest value.
-            What is left is smaller, and as small for the pressure, which enters linearly.
+            The remaining error is smaller, also for the pressure, which enters linearly.
         max_iterations: corrections allowed.
 
     Returns:
         The flow: velocity, pressure, iterations and change.
 
     Raises:
-        ValueError: an input is not of the kind above.
-        NotConvergedError: the tolerance was not met; the message has the last correction.
+        ValueError: an argument is not as described above.
+        NotConvergedError: the tolerance was not met; the message states the last correction.
 
     Example:
         >>> flow = solve(*channel(np.zeros(9), nodes=9))  # straight: p falls by 2 nu 10
@@ -168,7 +170,7 @@ def solve(
     for iteration in range(1, max_iterations + 1):
         residual = elements.residual(state)
         if factors is None:
-            # The ordering saves fill for the pattern as it is: swap rows only where it is needed.
+            # The ordering reduces fill for the given pattern: swap rows only where necessary.
             factors = splu(
                 elements.matrix(state),
                 permc_spec="MMD_AT_PLUS_A",
@@ -206,28 +208,28 @@ def sample(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Draw one channel of the benchmark and its flow.
 
-    The four heights of the centre line are uniform in (-heights, heights) and its five slopes
-    dc/dx uniform in (-slopes, slopes); other descriptions of the benchmark have heights up to 2,
-    or slopes up to 0.4 (1 over a piece of length 2.5). The inlet has its peak of 0.25 whatever
-    they say: a peak of 1 is this flow at a quarter of the viscosity, times 4.
+    The four heights of the centre line are uniform in (-heights, heights) and its five slopes dc/dx
+    uniform in (-slopes, slopes); other descriptions of the benchmark have heights up to 2, or
+    slopes up to 0.4 (1 over a piece of length 2.5). Here the inlet velocity always peaks at 0.25: a
+    flow with a peak of 1 is this flow at a quarter of the viscosity, times 4.
 
     Args:
         nodes: nodes of the solve along each axis, see `channel`.
-        stride: every stride-th node is stored; a divisor of nodes - 1.
+        stride: every `stride`-th node is stored; a divisor of nodes - 1.
         viscosity: nu.
-        heights: bound of the heights.
-        slopes: bound of the slopes.
-        tolerance: of the solve.
+        heights: bound on the heights.
+        slopes: bound on the slopes.
+        tolerance: see `solve`.
         rng: source of the nine uniform draws; the same for every resolution.
 
     Returns:
         x, y (n, n) and flow (3, n, n), which is u_x, u_y and p, with n = (nodes - 1) / stride + 1;
-        design (9,); iterations and change of the solve. The pressure is linear between the nodes
-        that it has in the solve, every second one.
+        design (9,); iterations and change of the solve. The solve has the pressure at every second
+        node; it is linear in between.
 
     Raises:
-        ValueError: a parameter is out of range.
-        NotConvergedError: the flow was not found; not seen in 360 draws.
+        ValueError: an argument is out of range.
+        NotConvergedError: as in `solve`; it did not occur in 360 draws.
 
     Example:
         >>> stored = sample(nodes=33, stride=2, rng=np.random.default_rng(0))
@@ -260,7 +262,7 @@ def sample(
 
 
 def at_all_nodes(pressure: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The pressure at all nodes, from every second one along each axis: linear in between.
+    """Interpolate the pressure linearly from every second node along each axis to all nodes.
 
     >>> at_all_nodes(np.array([[0.0, 2.0], [4.0, 6.0]]))
     array([[0., 1., 2.],
@@ -286,7 +288,7 @@ def _checked_shape(
     if min(nx, ny) < 5 or nx % 2 == 0 or ny % 2 == 0:
         raise ValueError(
             f"expected an odd number of nodes per axis, at least 5, got {nx} x {ny}: "
-            "every element has nodes at its corners, edges and middle"
+            "each element has nodes at its corners, edges and centre"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all() and np.isfinite(velocity).all()):
         raise ValueError(
@@ -296,7 +298,7 @@ def _checked_shape(
 
 
 class _TaylorHood:
-    """Residual of the weak equations on a grid, and its derivative.
+    """The residual of the weak equations on a grid, and its derivative.
 
     The state is u_x at all nodes, then u_y, then p at every second node; an element sees 22 of
     these unknowns, 9 + 9 + 4. Letters: e element, q Gauss point, i and j one of the 9 velocity
@@ -318,8 +320,9 @@ class _TaylorHood:
             [element_nodes, element_nodes + nx * ny, element_corners + 2 * nx * ny], axis=1
         )
 
-        # One axis of an element: Gauss points, and there the quadratic functions of its three
-        # nodes, their derivatives, and the linear functions of its two ends.
+        # Along one axis of an element: Gauss points, and the values there of the quadratic
+        # functions of its three nodes, of their derivatives, and of the linear functions of its two
+        # ends.
         point, weight = np.polynomial.legendre.leggauss(3)
         quadratic = np.stack([point * (point - 1) / 2, 1 - point**2, point * (point + 1) / 2], 1)
         slope = np.stack([point - 0.5, -2 * point, point + 0.5], 1)
@@ -333,8 +336,8 @@ class _TaylorHood:
         if not (volume > 0.0).all():
             raise ValueError(
                 f"expected a right-handed grid without folds, got {(volume <= 0.0).any(1).sum()} "
-                f"of {len(volume)} elements turned over: let the first axis run along x, the "
-                "second along y, and no lines cross"
+                f"of {len(volume)} elements turned over: let the first axis run along x and "
+                "the second along y, without crossing lines"
             )
         self.weights = volume * np.kron(weight, weight)  # (e, q)
         self.gradient = np.einsum("qri,eqrs->eqsi", reference_gradient, np.linalg.inv(jacobian))
@@ -368,7 +371,7 @@ class _TaylorHood:
         self.coordinates = (row[self.kept], column[self.kept])
 
     def residual(self, state: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Forces at the free velocity nodes, then minus the divergence at the pressure nodes."""
+        """Return forces at the free velocity nodes, then minus the divergence at pressure nodes."""
         local = state[self.unknowns]
         velocity, gradient = self._at_points(local)
         convection = np.einsum("eqr,eqsr,eq->esq", velocity, gradient, self.weights)
@@ -378,15 +381,15 @@ class _TaylorHood:
         return (total - self.load)[self.free]
 
     def matrix(self, state: npt.NDArray[np.float64]) -> csc_array:
-        """Derivative of the residual with respect to the free unknowns."""
+        """Return the derivative of the residual with respect to the free unknowns."""
         velocity, gradient = self._at_points(state[self.unknowns])
         entries = self.linear.copy()
-        # u carries the change of u ...
+        # The velocity carries its change ...
         carried = np.einsum("eqs,eqsj->eqj", velocity, self.gradient)
         convection = (self.weights[:, :, None] * self.functions).swapaxes(1, 2) @ carried
         entries[:, :9, :9] += convection
         entries[:, 9:18, 9:18] += convection
-        # ... and the change carries u.
+        # ... and the change carries the velocity.
         products = np.einsum("qi,qj->qij", self.functions, self.functions).reshape(9, 81)
         carrying = np.einsum("eqsr,eq->esrq", gradient, self.weights) @ products
         # (e, s, r, i j) -> (e, s i, r j)
@@ -399,7 +402,7 @@ class _TaylorHood:
     def _at_points(
         self, local: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Velocity (e, q, s) and its gradient du_s/dx_r (e, q, s, r) at the Gauss points."""
+        """Return velocity (e, q, s) and gradient du_s/dx_r (e, q, s, r) at the Gauss points."""
         nodal = local[:, :18].reshape(-1, 2, 9)
         velocity = np.einsum("esi,qi->eqs", nodal, self.functions, optimize=True)
         gradient = np.einsum("esi,eqri->eqsr", nodal, self.gradient, optimize=True)

@@ -11,18 +11,17 @@ def neumann_field(
 ) -> npt.NDArray[np.float64]:
     """Draw a field from N(0, tau^(2 (alpha - 1)) (-Laplace + tau^2)^-alpha) on the unit square.
 
-    The Laplacian has Neumann boundary and its constant eigenfunction is left out, so the field
-    has zero mean. With the cosines phi_k(x, y) = c_k1 c_k2 cos(pi k1 x) cos(pi k2 y), c_0 = 1 and
-    c_k = sqrt(2) otherwise, which are orthonormal in L2 of the square,
+    The Laplacian has Neumann boundary conditions and its constant eigenfunction is left out, so the
+    field has zero mean. With the cosines phi_k(x, y) = c_k1 c_k2 cos(pi k1 x) cos(pi k2 y), c_0 = 1
+    and c_k = sqrt(2) otherwise, which are orthonormal in L2 of the square,
 
         field(x, y) = sum_k tau^(alpha-1) (pi^2 |k|^2 + tau^2)^(-alpha/2) xi_k phi_k(x, y)
 
     with independent standard normal xi_k and k1, k2 = 0 .. n - 1, (k1, k2) != (0, 0).
 
-    Method: the nodes x_i = i / (n - 1) include both ends, and on them the cosine transform of the
-    first kind (DCT-I) sums this series exactly, in O(n^2 log n). (DCT-II, the common choice, would
-    give the field at cell centres instead.) The trapezoid mean over the nodes is zero up to
-    rounding.
+    Method: the nodes x_i = i / (n - 1) include both ends. On them the cosine transform of the first
+    kind (DCT-I) sums this series exactly, in O(n^2 log n). (DCT-II, the common choice, would give
+    the field at cell centres instead.) The trapezoid mean over the nodes is zero up to rounding.
 
     Resolutions are nested: generators in the same state give the same xi_k at every n, so a
     coarser field is the truncation of the series of a finer one.
@@ -60,17 +59,17 @@ def neumann_field(
     k = np.arange(points_per_axis)
     row, column = k[:, None], k[None, :]
     # Shells of equal max(k1, k2) are drawn one after the other (Rosenberg-Strong numbering), so
-    # that a coarser grid consumes the first draws of a finer one.
+    # that a coarser grid uses the first draws of a finer one.
     shell = np.maximum(row, column)
     xi = rng.standard_normal(points_per_axis**2)[shell**2 + shell + row - column]
 
     deviation = tau ** (alpha - 1.0) * (np.pi**2 * (row**2 + column**2) + tau**2) ** (-alpha / 2.0)
     deviation[0, 0] = 0.0
-    # DCT-I counts inner cosines twice and the first and last once.
+    # DCT-I counts inner cosines twice, the first and the last one once.
     weight = np.full(points_per_axis, np.sqrt(0.5))
     weight[0], weight[-1] = 1.0, np.sqrt(2.0)
     coefficients = deviation * xi * np.outer(weight, weight)
-    # norm="forward" leaves the inverse transform, which is the sum of the series, unscaled.
+    # norm="forward" leaves the inverse transform, which sums the series, unscaled.
     field: npt.NDArray[np.float64] = idctn(coefficients, type=1, norm="forward", overwrite_x=True)
     return field
 
@@ -86,7 +85,7 @@ def periodic_square(
     """Draw a zero-mean field from N(0, scale^2 (-Laplace + tau^2)^-alpha) on the periodic square.
 
     With cas(t) = cos(t) + sin(t), the functions cas(2 pi k.x) over integer k = (k1, k2) are
-    orthonormal in L2 of the unit square, k and -k together spanning the sine and cosine, and
+    orthonormal in L2 of the unit square (k and -k together span the sine and cosine), and
 
         field(x) = sum_k scale (4 pi^2 |k|^2 + tau^2)^(-alpha/2) xi_k cas(2 pi k.x)
 
@@ -100,11 +99,11 @@ def periodic_square(
 
     Limits: pointwise values need alpha > 1, and gradients alpha > 2.
 
-    The default is the initial vorticity of the Navier-Stokes benchmark by its first public
+    The default is the initial vorticity of the Navier-Stokes benchmark in its first public
     generator: the real part of a sum over all k with independent complex coefficients, whose real
-    and imaginary parts have standard deviation sqrt(2) tau^(3/2) (4 pi^2 |k|^2 + tau^2)^(-alpha/2)
-    each. Its values have standard deviation 0.262. Later versions of that generator halve the
-    variance (`scale=7.0**1.5`, 0.185); the law printed with the benchmark,
+    and imaginary parts each have standard deviation sqrt(2) tau^(3/2) (4 pi^2 |k|^2 +
+    tau^2)^(-alpha/2). Its values have standard deviation 0.262. Later versions of that generator
+    halve the variance (`scale=7.0**1.5`, 0.185); the distribution published with the benchmark,
     N(0, 7^(3/2) (-Laplace + 49)^-2.5), is `scale=7.0**0.75`, 0.043.
 
     Args:
@@ -126,7 +125,7 @@ def periodic_square(
     top = (points_per_axis - 1) // 2
     k1, k2 = np.meshgrid(*2 * [np.arange(-top, top + 1)], indexing="ij")
     # Shells of equal max(|k1|, |k2|) are drawn one after the other, so that a coarser grid
-    # consumes the first draws of a finer one.
+    # uses the first draws of a finer one.
     order = np.lexsort((k2.ravel(), k1.ravel(), np.maximum(abs(k1), abs(k2)).ravel()))
     k1, k2 = k1.ravel()[order], k2.ravel()[order]
     deviation = scale * (4.0 * np.pi**2 * (k1**2 + k2**2) + tau**2) ** (-alpha / 2.0)
@@ -182,7 +181,8 @@ def periodic_line(
     _check_spectrum(points, alpha, tau, scale, least_alpha=0.5)
     k = np.arange(1, (points + 1) // 2)
     deviation = scale * (4.0 * np.pi**2 * k**2 + tau**2) ** (-alpha / 2.0)
-    # Both draws of a k before those of the next: a coarser line consumes the first of a finer one.
+    # Both draws for each k come before those for the next: a coarser line uses the first draws of a
+    # finer one.
     xi, eta = rng.standard_normal((len(k), 2)).T
     coefficients = np.zeros(points // 2 + 1, dtype=np.complex128)
     # The inverse transform adds the conjugate of every coefficient: 2 Re(c exp(it)).
@@ -194,23 +194,24 @@ def periodic_line(
 def gaussian_process(
     points: npt.ArrayLike, *, length: float = 0.2, rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """Draw a Gaussian process of covariance exp(-(x - y)^2 / (2 length^2)) at points of a line.
+    """Draw a Gaussian process with covariance exp(-(x - y)^2 / (2 length^2)) at points on a line.
 
     Method: with z = (x - centre) / length, the exponential series of exp(z z') splits the
     covariance into products, so that
 
         f(x) = sum_j exp(-z^2 / 2) z^j / sqrt(j!) xi_j
 
-    with independent standard normal xi_j has exactly this law. The squares of the factors of the
-    xi_j are the Poisson probabilities of mean z^2: they sum to the variance 1, nothing cancels,
-    and the tail that is cut off is below rounding. (The covariance matrix itself is singular to
-    working precision on any fine grid, which makes its Cholesky factor fail.)
+    with independent standard normal xi_j has exactly this distribution. The squared factors of the
+    xi_j are Poisson probabilities with mean z^2: they sum to the variance 1, nothing cancels, and
+    the truncated tail is below rounding. (The covariance matrix itself is singular to working
+    precision on any fine grid, so its Cholesky factorisation fails.)
 
     A draw is a function: the centre is the middle of the range of the points, so generators in
-    the same state give the same function at every set of points with the same least and greatest.
+    the same state give the same function on all sets of points with the same minimum and maximum.
 
     Limits: the covariance is exact to 2e-15 for a range of 5 lengths, 3e-12 for 100, and 2e-11
-    for 300; there 24 thousand terms are summed, their number growing as the square of the range.
+    for 300 lengths. At 300 lengths 24 thousand terms are summed; their number grows as the square
+    of the range.
 
     Args:
         points: positions x, shape (n,), any order, within 300 lengths.
@@ -238,7 +239,7 @@ def gaussian_process(
     if x.max() - x.min() > 300.0 * length:
         raise ValueError(
             f"expected points within 300 lengths, got a range of {x.max() - x.min()} and length "
-            f"{length}: use a longer one, or draw parts that are far apart by themselves"
+            f"{length}: use a longer one, or draw distant parts separately"
         )
     z = (x - (x.min() + x.max()) / 2.0) / length
     mean = z[:, None] ** 2

@@ -2,7 +2,8 @@
 
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch
-from funcattn.models import Encoded, Surrogate, predict_streamed
+from funcattn.data import Batch, trapezoid_weights
+from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
 from funcattn.models.streaming import Array
-from funcattn.tasks import TASKS, Task
-from funcattn.training.checkpoint import model_tensors, restore_model
-from funcattn.training.loop import best_checkpoint
-from funcattn.training.setup import build_surrogate, read_settings
+from funcattn.ops.linalg import NotPositiveError
+from funcattn.tasks import Task
+from funcattn.training.checkpoint import model_tensors
+from funcattn.training.run import Run
+from funcattn.training.setup import device_named
 
 Field = TypeVar("Field", Tensor, npt.NDArray[Any])
 
@@ -32,7 +34,7 @@ class OutsideTrainingWarning(UserWarning):
 class Predictor:
     """A network at its best epoch, with its normalisers; real units in, real units out."""
 
-    def __init__(self, task: Task, surrogate: Surrogate) -> None:
+    def __init__(self, task: Task, surrogate: NormalisedNetwork) -> None:
         self.task, self.surrogate = task, surrogate.eval()
 
     def predict(
@@ -51,7 +53,9 @@ class Predictor:
 
         positions (b n s), values (b n i) where the task has input values, both also without b for
         one sample; grid: axis lengths where the points form a grid, row-major; mask (b n), True at
-        real points; weights (b n); context: observations, where the task has them.
+        real points; weights (b n): a network that was trained with them needs them, and has those
+        of the trapezoid rule where a grid is given and they are not; context: observations, where
+        the task has them.
         """
         batch = self._batch(
             positions,
@@ -61,8 +65,9 @@ class Predictor:
             context=context,
             grid=None if grid is None else tuple(grid),
         )
-        with torch.no_grad():
+        with torch.no_grad(), _words_about(batch):
             out = self.task.predict(self.surrogate, batch)
+            _check_finite(out, batch.mask)
         return _like(positions, out)
 
     def encode(
@@ -82,7 +87,7 @@ class Predictor:
         """
         batch = self._batch(positions, values, mask=mask, weights=weights)
         times = self._time(time)
-        with torch.no_grad():
+        with torch.no_grad(), _words_about(batch):
             encoded = self.surrogate.encode(
                 batch.positions,
                 batch.values,
@@ -109,12 +114,14 @@ class Predictor:
                 "encoded: expected a mesh that this run has encoded, got one of other weights; "
                 "encode it again"
             )
-        batch = self._batch(positions, values, mask=mask)
+        # The weights of the mesh went into what was encoded.
+        batch = self._batch(positions, values, mask=mask, needs_weights=False)
         known = self.surrogate.position_range
-        with torch.no_grad():
+        with torch.no_grad(), _words_about(batch):
             out = self.surrogate.query(
                 encoded.to(known), batch.positions, batch.values, mask=batch.mask
             )
+            _check_finite(out, batch.mask)
         return _like(positions, out)
 
     def predict_streamed(
@@ -135,12 +142,16 @@ class Predictor:
         as with `funcattn.models.predict_streamed`.
         """
         times = self._time(time)
+        if weights is None and self.task.weighted:
+            self._grid_weights(self.surrogate.position_range, None)
         for name, array, known in (
             ("positions", positions, self.surrogate.position_range),
             ("values", values, self.surrogate.value_range),
         ):
             if array is not None:
-                _warn_outside(name, *_extremes(name, array, known), known)
+                lowest, highest = _extremes(name, array, known)
+                _check_size(name, lowest, highest, known)
+                _warn_outside(name, lowest, highest, known)
         encoded = predict_streamed(
             self.surrogate,
             positions,
@@ -166,13 +177,13 @@ class Predictor:
 
     def _time(self, time: float | None) -> Tensor | None:
         """The time as a tensor, where the task's fields are one call of the network."""
-        if type(self.task).predict is not Task.predict and not self.task.timed:
+        if type(self.task).predict is not Task.predict and not self.task.problem.time:
             raise ValueError(
                 f"encode: expected a task whose fields are one call of the network, got "
                 f"{self.task.name}, where frame follows frame; use predict"
             )
-        if (time is None) == self.task.timed:
-            wanted = "a number from 0 to 1" if self.task.timed else "none"
+        if (time is None) == self.task.problem.time:
+            wanted = "a number from 0 to 1" if self.task.problem.time else "none"
             raise ValueError(f"time: expected {wanted} for {self.task.name}, got {time}")
         return None if time is None else self.surrogate.position_range.new_tensor(time)
 
@@ -185,6 +196,7 @@ class Predictor:
         weights: Field | None = None,
         context: Field | None = None,
         grid: tuple[int, ...] | None = None,
+        needs_weights: bool = True,
     ) -> Batch:
         """The inputs as a batch, after a look at their shapes and their range."""
         given = {
@@ -200,6 +212,8 @@ class Predictor:
         if tensors["positions"] is not None and tensors["positions"].ndim == 2:
             tensors = {k: None if t is None else t.unsqueeze(0) for k, t in tensors.items()}
         batch = self._checked(tensors, grid)
+        if needs_weights and batch.weights is None and self.task.weighted:
+            batch = replace(batch, weights=self._grid_weights(batch.positions, grid))
         for name, tensor, known in (
             ("positions", batch.positions, self.surrogate.position_range),
             ("values", batch.values, self.surrogate.value_range),
@@ -207,21 +221,34 @@ class Predictor:
             if tensor is not None:
                 points = tensor if batch.mask is None else tensor[batch.mask]
                 channels = points.reshape(-1, tensor.shape[-1])
-                _warn_outside(name, channels.amin(0), channels.amax(0), known, depth=1)
+                lowest, highest = channels.amin(0), channels.amax(0)
+                _check_size(name, lowest, highest, known)
+                _warn_outside(name, lowest, highest, known, depth=1)
         return batch
+
+    def _grid_weights(self, positions: Tensor, grid: tuple[int, ...] | None) -> Tensor:
+        """The weights of the points of a grid, for a network that was trained with them."""
+        if grid is None:
+            raise ValueError(
+                f"weights: expected the quadrature weights of the points, as {self.task.name} was "
+                "trained with, got none; give them, or the grid, from which they are computed"
+            )
+        weights = trapezoid_weights(grid, periodic=self.task.problem.periodic)
+        return weights.to(positions).expand(len(positions), -1)
 
     def _checked(self, tensors: dict[str, Tensor | None], grid: tuple[int, ...] | None) -> Batch:
         """Tensors that fit the task and each other."""
         task, positions, values = self.task, tensors["positions"], tensors["values"]
-        if positions is None or positions.ndim != 3 or positions.shape[-1] != task.space:
+        space, channels = task.problem.space, task.problem.input_channels
+        if positions is None or positions.ndim != 3 or positions.shape[-1] != space:
             got = None if positions is None else tuple(positions.shape)
-            raise ValueError(f"positions: expected (b, n, {task.space}), got {got}")
+            raise ValueError(f"positions: expected (b, n, {space}), got {got}")
         b, n = positions.shape[:2]
         if not b * n:
             raise ValueError(
                 f"positions: expected at least one point, got {tuple(positions.shape)}"
             )
-        wanted = (b, n, task.inputs) if task.inputs else None
+        wanted = (b, n, channels) if channels else None
         got = None if values is None else tuple(values.shape)
         if got != wanted:
             raise ValueError(f"values: expected {wanted} for {task.name}, got {got}")
@@ -252,6 +279,58 @@ class Predictor:
             grid=grid,
             mask=None if mask is None else mask.to(known.device),
         )
+
+
+_FAR = 1e12
+"""Inputs so many times as far from what was trained on as that is wide have a wrong unit."""
+
+
+def _check_size(name: str, lowest: Tensor, highest: Tensor, known: Tensor) -> None:
+    """Refuse numbers beside which those that the network was trained on are nothing."""
+    # In float64, where the differences of large numbers do not overflow.
+    lowest, highest = lowest.double(), highest.double()
+    low, high = known.double()
+    size = torch.maximum(high - low, torch.maximum(low.abs(), high.abs())).clamp_min(1.0)
+    far = torch.maximum((lowest - low).abs(), (highest - high).abs()) > _FAR * size
+    for channel in far.nonzero().flatten().tolist():
+        raise ValueError(
+            f"{name}, channel {channel}: expected numbers of ordinary size, near the "
+            f"{low[channel]:.4g} to {high[channel]:.4g} of the training data, got "
+            f"{lowest[channel]:.4g} to {highest[channel]:.4g}; check the units"
+        )
+
+
+def _range_words(batch: Batch) -> str:
+    """The ranges of the inputs at real points, for messages."""
+    words = []
+    for name in ("positions", "values", "context", "weights"):
+        tensor = getattr(batch, name)
+        if tensor is not None:
+            seen = tensor if batch.mask is None or name == "context" else tensor[batch.mask]
+            words.append(f"{name} from {seen.min():.4g} to {seen.max():.4g}")
+    return ", ".join(words)
+
+
+@contextmanager
+def _words_about(batch: Batch) -> Iterator[None]:
+    """A network that fails by the size of its numbers is told of as what it is."""
+    try:
+        yield
+    except (NotPositiveError, _NotFiniteError) as error:
+        raise ValueError(
+            "prediction: expected inputs of ordinary size after normalisation, as in the training "
+            f"data, got {_range_words(batch)}, with which {error}; check their units"
+        ) from error
+
+
+class _NotFiniteError(Exception):
+    """A prediction that is none."""
+
+
+def _check_finite(out: Tensor, mask: Tensor | None) -> None:
+    seen = out if mask is None else out[mask]
+    if not bool(seen.isfinite().all()):
+        raise _NotFiniteError("the prediction is not finite")
 
 
 def _warn_outside(
@@ -314,16 +393,18 @@ def _tensor(name: str, array: object) -> Tensor:
     if isinstance(array, Tensor):
         return array
     try:
-        return torch.from_numpy(np.array(array))
+        plain = np.array(array)
+        return torch.from_numpy(plain.astype(plain.dtype.newbyteorder("="), copy=False))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: expected numbers, got {error}") from error
 
 
-def load(run: str | Path) -> Predictor:
-    """A trained run, from its folder: the weights that did best on validation data."""
-    folder = Path(run)
-    settings = read_settings(folder)
-    task = TASKS[settings.task](settings)
-    surrogate = build_surrogate(task)
-    restore_model(surrogate, best_checkpoint(folder).tensors["model"])
-    return Predictor(task, surrogate)
+def load(run: str | Path | Run, device: str = "cpu", *, accept_edited: bool = False) -> Predictor:
+    """A trained run, from its folder: the weights that did best on validation data.
+
+    device: where it computes; auto, cpu, cuda, cuda:1, mps.
+    accept_edited: take the run's settings.json as it is, though it was changed after training.
+    """
+    where = device_named(device)
+    run = run if isinstance(run, Run) else Run(run, accept_edited=accept_edited)
+    return Predictor(run.task, run.network.to(where))

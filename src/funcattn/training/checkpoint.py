@@ -1,18 +1,14 @@
 """Checkpoints: folders that are whole or not there, and that load without running code.
 
 A checkpoint holds tensors as safetensors and everything else as JSON, with a checksum of each file.
-It is written aside, flushed to the disk and renamed, so that a crash at any moment leaves either
-the old state or the new one.
 """
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -20,10 +16,16 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from funcattn.errors import FuncattnError
+from funcattn.files import whole_folder
+
 _SUMS = "checksums.json"
 
 
-class CheckpointError(Exception):
+Kind = TypeVar("Kind")
+
+
+class CheckpointError(FuncattnError):
     """A checkpoint that is damaged, incomplete or does not fit."""
 
 
@@ -34,32 +36,50 @@ class Checkpoint:
     tensors: Mapping[str, Mapping[str, Tensor]]
     document: Mapping[str, Any]
 
+    def group(self, name: str) -> Mapping[str, Tensor]:
+        """The tensors of a group.
+
+        Raises:
+            CheckpointError: there is no such group.
+        """
+        if name not in self.tensors:
+            raise CheckpointError(
+                f"checkpoint: expected a file {name}.safetensors, got "
+                f"{', '.join(self.tensors) or 'none'}; take another checkpoint, or train again"
+            )
+        return self.tensors[name]
+
+    def part(self, name: str, kind: type[Kind]) -> Kind:
+        """An entry of the document.
+
+        Raises:
+            CheckpointError: there is no such entry, or it is of another kind.
+        """
+        value = self.document.get(name)
+        if not isinstance(value, kind):
+            raise CheckpointError(
+                f"checkpoint: expected {name!r} in state.json, as {kind.__name__}, got "
+                f"{type(value).__name__}; take another checkpoint, or train again"
+            )
+        return value
+
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint to a folder that must not exist yet."""
-    aside = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
+    files = {
+        f"{group}.safetensors": save_tensors(
+            {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+        )
+        for group, tensors in checkpoint.tensors.items()
+    }
+    files["state.json"] = json.dumps(checkpoint.document, indent=1).encode()
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    files[_SUMS] = json.dumps(sums, indent=1).encode()
     try:
-        aside.mkdir(parents=True)
-        files = {
-            f"{group}.safetensors": save_tensors(
-                {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-            )
-            for group, tensors in checkpoint.tensors.items()
-        }
-        files["state.json"] = json.dumps(checkpoint.document, indent=1).encode()
-        sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        files[_SUMS] = json.dumps(sums, indent=1).encode()
-        for name, content in files.items():
-            with (aside / name).open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        flush_folder(aside)
-        os.rename(aside, folder)
-        flush_folder(folder.parent)
+        with whole_folder(folder) as aside:
+            for name, content in files.items():
+                (aside / name).write_bytes(content)
     except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
         raise CheckpointError(
             f"{folder} could not be written ({error.strerror or error}); what was saved before is "
             "untouched"
@@ -69,9 +89,12 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint after comparing every file with its checksum."""
     try:
-        sums = json.loads((folder / _SUMS).read_bytes())
+        sums = dict(json.loads((folder / _SUMS).read_bytes()).items())
+        for name in sums:
+            if Path(name).name != name:
+                raise ValueError(f"{_SUMS} names {name!r}, which is no file of the folder")
         files = {name: (folder / name).read_bytes() for name in sums}
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{folder} is not a whole checkpoint: {error}") from error
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != sums[name]:
@@ -79,39 +102,17 @@ def load_checkpoint(folder: Path) -> Checkpoint:
                 f"{folder / name} was altered or cut after it was written: its checksum differs"
             )
     try:
-        return Checkpoint(
-            {
-                name.removesuffix(".safetensors"): load_tensors(content)
-                for name, content in files.items()
-                if name.endswith(".safetensors")
-            },
-            json.loads(files["state.json"]),
-        )
-    except (SafetensorError, KeyError, ValueError) as error:
+        tensors = {
+            name.removesuffix(".safetensors"): load_tensors(content)
+            for name, content in files.items()
+            if name.endswith(".safetensors")
+        }
+        document = json.loads(files["state.json"])
+        if not isinstance(document, dict):
+            raise ValueError(f"state.json holds {type(document).__name__}, not names with values")
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} is not a checkpoint of this kind: {error}") from error
-
-
-def flush_folder(folder: Path) -> None:
-    """Make the names in this folder last through a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old content or the new, never a part."""
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
+    return Checkpoint(tensors, document)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -133,6 +134,18 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             f"the weights do not fit the settings of the run in {len(wrong)} tensors, the first "
             f"being {name}: {reason}"
         )
+    for name, tensor in ours.items():
+        kind = tensors[name].dtype
+        if (kind.is_floating_point, kind.is_complex) != (
+            tensor.dtype.is_floating_point,
+            tensor.dtype.is_complex,
+        ):
+            raise CheckpointError(f"{name}: expected weights as {tensor.dtype}, got {kind}")
+        if not bool(tensors[name].isfinite().all()):
+            raise CheckpointError(
+                f"{name}: expected finite weights, got some that are not; take another checkpoint, "
+                "or train again"
+            )
     with torch.no_grad():
         for name, tensor in ours.items():
             tensor.copy_(tensors[name])
@@ -172,13 +185,48 @@ def optimiser_document(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 def restore_optimiser(
     optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], document: Mapping[str, Any]
 ) -> None:
-    """Bring an optimiser back to a saved state."""
-    state: dict[int, dict[str, Any]] = {}
-    for key, value in (*tensors.items(), *document["numbers"].items()):
-        parameter, name = key.split(".", 1)
-        state.setdefault(int(parameter), {})[name] = value
-    groups = [
-        {key: tuple(value) if key == "betas" else value for key, value in group.items()}
-        for group in document["groups"]
-    ]
-    optimiser.load_state_dict({"state": state, "param_groups": groups})
+    """Bring an optimiser back to a saved state.
+
+    Raises:
+        CheckpointError: the state is not that of such an optimiser.
+    """
+    try:
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in (*tensors.items(), *document["numbers"].items()):
+            parameter, name = key.split(".", 1)
+            state.setdefault(int(parameter), {})[name] = value
+        groups = [
+            {key: tuple(value) if key == "betas" else value for key, value in group.items()}
+            for group in document["groups"]
+        ]
+        _check_optimiser(optimiser, state, groups)
+        optimiser.load_state_dict({"state": state, "param_groups": groups})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint: expected the state of a {type(optimiser).__name__} for this network, got "
+            f"another ({error}); take another checkpoint, or train again"
+        ) from error
+
+
+def _check_optimiser(
+    optimiser: torch.optim.Optimizer, state: dict[int, dict[str, Any]], groups: list[dict[str, Any]]
+) -> None:
+    """Options as an optimiser has them, and tensors of the shapes of its parameters."""
+    for ours, theirs in zip(optimiser.param_groups, groups, strict=True):
+        for name, value in ours.items():
+            if name != "params" and _kind(theirs[name]) != _kind(value):
+                raise ValueError(f"{name}: expected {_kind(value)}, got {_kind(theirs[name])}")
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for place, entries in state.items():
+        if not 0 <= place < len(parameters):
+            raise ValueError(f"{place} is no parameter")
+        for name, value in entries.items():
+            if isinstance(value, Tensor) and value.shape not in (parameters[place].shape, ()):
+                raise ValueError(f"{name} of parameter {place} has shape {tuple(value.shape)}")
+
+
+def _kind(value: object) -> str:
+    """The kind of an option; JSON knows no tuples, and 1.0 may be 1."""
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_kind, value))})"
+    return "number" if type(value) in (int, float) else type(value).__name__

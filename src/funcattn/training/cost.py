@@ -11,7 +11,7 @@ from torch.utils.flop_counter import (
 )
 
 from funcattn.tasks import Task
-from funcattn.training.setup import build_surrogate
+from funcattn.training.setup import build_network
 
 
 def _fused(*args: Any, **kwargs: Any) -> int:  # noqa: ARG001
@@ -39,17 +39,19 @@ def model_cost(task: Task) -> tuple[int, int]:
     Raises:
         ValueError: the network cannot take the task.
     """
-    network = build_surrogate(task).network.float()
+    network = build_network(task).network.float()
     grid, data = task.grid, task.settings.data
     points = task.points or getattr(data, "points", None) or math.prod(grid or (200,))
     more = {}
-    if task.timed:
+    problem = task.problem
+    if problem.time:
         more["time"] = torch.zeros(1)
-    if task.observed:
-        more["context"] = torch.rand(1, getattr(data, "observations", 4), task.space + task.outputs)
+    if problem.context:
+        channels = problem.space + problem.output_channels
+        more["context"] = torch.rand(1, getattr(data, "observations", 4), channels)
     random = torch.Generator().manual_seed(0)  # some networks do more where points are dense
-    positions = torch.rand(1, points, task.space, generator=random)
-    values = torch.rand(1, points, task.inputs) if task.inputs else None
+    positions = torch.rand(1, points, problem.space, generator=random)
+    values = torch.rand(1, points, problem.input_channels) if problem.inputs else None
     with FlopCounterMode(display=False, custom_mapping=ON_CPU) as counter:
         network.eval()(positions, values, grid=grid, **more)
     return sum(p.numel() for p in network.parameters()), counter.get_total_flops()

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import json
 import math
+import re
 import shutil
 import signal
 import threading
@@ -17,17 +18,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from funcattn.data import Batch, Sample, collate
-from funcattn.models import Surrogate
-from funcattn.nn import FunctionalAttention
-from funcattn.ops import observe_systems
-from funcattn.settings import RunSettings
+from funcattn.errors import FuncattnError, Interrupted
+from funcattn.models import NormalisedNetwork
+from funcattn.nn import FunctionalAttention, inspect
+from funcattn.settings import RunSettings, shown
 from funcattn.tasks.base import Splits, Task
 from funcattn.training.checkpoint import (
     Checkpoint,
@@ -42,16 +42,17 @@ from funcattn.training.checkpoint import (
 )
 from funcattn.training.optimisation import build_optimisers, build_schedule
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+FREE = ("checkpoint_seconds", "path")
+"""Settings that do not decide the numbers."""
 _KEPT = 2
 """Checkpoints kept besides the best: a damaged one has another behind it."""
 
 
-class NonFiniteLossError(Exception):
+class NonFiniteLossError(FuncattnError):
     """A loss that is not a number: the run cannot go on."""
-
-
-class Interrupted(Exception):  # noqa: N818
-    """The run was asked to stop, and has saved its state."""
 
 
 @dataclass
@@ -64,10 +65,42 @@ class State:
     losses: float = 0.0
     """Sum of the losses of the samples seen in this epoch."""
     history: list[dict[str, float]] = field(default_factory=list)
-    """One line a finished epoch."""
+    """One line per finished epoch."""
     best_epoch: int | None = None
     best_value: float | None = None
     seconds: float = 0.0
+
+
+def saved_state(saved: Checkpoint) -> State:
+    """Where a run was when a checkpoint was written.
+
+    Raises:
+        CheckpointError: a value is missing, or is none that a run can have.
+    """
+    document = saved.part("state", dict)
+
+    def number(value: object, kind: Any = (int, float)) -> bool:
+        return isinstance(value, kind) and not isinstance(value, bool)
+
+    fits: dict[str, Callable[[Any], bool]] = {
+        "epoch": lambda v: number(v, int) and 0 <= v < 2**31,
+        "step": lambda v: number(v, int) and 0 <= v < 2**31,
+        "losses": number,
+        "history": lambda v: (
+            isinstance(v, list)
+            and all(isinstance(e, dict) and all(map(number, e.values())) for e in v)
+        ),
+        "best_epoch": lambda v: v is None or (number(v, int) and 0 <= v < 2**31),
+        "best_value": lambda v: v is None or number(v),
+        "seconds": number,
+    }
+    for name in (*fits, *document):
+        if name not in fits or name not in document or not fits[name](document[name]):
+            raise CheckpointError(
+                f"checkpoint: expected the state of a run in state.json, got {name} = "
+                f"{shown(document.get(name))}; take another checkpoint, or train again"
+            )
+    return State(**document)
 
 
 class Trainer:
@@ -77,10 +110,10 @@ class Trainer:
         self,
         task: Task,
         splits: Splits,
-        surrogate: Surrogate,
+        surrogate: NormalisedNetwork,
         folder: Path,
         *,
-        fabric: Fabric,
+        fabric: "Fabric",
         on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
         on_epoch: Callable[[Mapping[str, float]], None] = lambda line: None,  # noqa: ARG005
         heeds_signals: bool = True,
@@ -91,10 +124,8 @@ class Trainer:
         self.state = State()
         self.surrogate = surrogate
         how = self.settings.optimisation
-        for part in ("train", "validation", "test"):
-            if not len(getattr(splits, part)):
-                raise ValueError(f"data.{part}: expected at least one sample, got none")
-        self.averaged: Surrogate | None = None
+        check_parts(splits)
+        self.averaged: NormalisedNetwork | None = None
         if how.ema is not None:
             self.averaged = copy.deepcopy(surrogate)
             fabric.to_device(self.averaged)
@@ -121,6 +152,8 @@ class Trainer:
         devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), self._signals():
             for epoch in range(self.state.epoch, epochs):
+                if self._out_of_patience():
+                    break
                 order = torch.randperm(self.visits, generator=_random(self.settings.seed, epoch))
                 groups = order.split(self.group)
                 for step in range(self.state.step, self.steps):
@@ -133,7 +166,14 @@ class Trainer:
                         self.save()
                 self._finish_epoch(epoch)
                 self.state.seconds = time.monotonic() - started
+                self.on_step(self.state, self.steps)
                 self.save()
+
+    def _out_of_patience(self) -> bool:
+        """Whether validation has not become better for as many epochs as are waited for."""
+        patience, best = self.settings.optimisation.patience, self.state.best_epoch
+        at_start = self.state.step == 0  # an epoch that was begun is finished
+        return at_start and bool(patience and best and self.state.epoch - best >= patience)
 
     def _train(self, epoch: int, step: int, places: Tensor) -> None:
         """One step of the optimisers on one group of samples, split over batches and ranks."""
@@ -214,7 +254,7 @@ class Trainer:
     # Evaluation
 
     @property
-    def evaluated(self) -> Surrogate:
+    def evaluated(self) -> NormalisedNetwork:
         """The weights that are evaluated and kept: the moving average where there is one."""
         return self.surrogate if self.averaged is None else self.averaged
 
@@ -253,7 +293,12 @@ class Trainer:
     def _save_best(self, epoch: int) -> None:
         folder = self.folder / "checkpoints" / f"best-{epoch:06d}"
         weights = model_tensors(self.evaluated)
-        document = {"epoch": epoch, "fingerprint": self.splits.fingerprint}
+        document = {
+            "epoch": epoch,
+            "fingerprint": self.splits.fingerprint,
+            # Under the checkpoint's sum: predictions compare the run's settings with these.
+            "settings": asdict(self.settings),
+        }
         save_checkpoint(folder, Checkpoint({"model": weights}, document))
 
     def save(self) -> None:
@@ -274,8 +319,12 @@ class Trainer:
             folder = self.folder / "checkpoints" / f"step-{done:09d}"
             save_checkpoint(folder, Checkpoint(tensors, document))
             self._remembered = [*self._remembered, self.state.best_epoch or 0][-_KEPT:]
-            old = _folders(self.folder, "step")[:-_KEPT]
-            old += [f for f in _folders(self.folder, "best") if _number(f) < self._remembered[0]]
+            old = checkpoint_folders(self.folder, "step")[:-_KEPT]
+            old += [
+                f
+                for f in checkpoint_folders(self.folder, "best")
+                if _number(f) < self._remembered[0]
+            ]
             for unused in old:
                 shutil.rmtree(unused)
         self.fabric.barrier()
@@ -291,30 +340,34 @@ class Trainer:
     def resume(self) -> bool:
         """Go back to the newest whole checkpoint; False where there is none."""
         problems = []
-        for folder in reversed(_folders(self.folder, "step")):
+        for folder in reversed(checkpoint_folders(self.folder, "step")):
             try:
                 saved = load_checkpoint(folder)
             except CheckpointError as error:
                 problems.append(str(error))
                 continue
             check_fingerprint(saved, self.splits)
-            if differing := _differing(saved.document["settings"], asdict(self.settings)):
+            if changes := differing(saved.part("settings", dict), _plain(self.settings)):
                 raise CheckpointError(
                     f"the settings of the run were changed since {folder} was written: "
-                    f"{'; '.join(differing)}. Bring the old ones back, or start a new run"
+                    f"{'; '.join(changes)}. Bring the old ones back, or start a new run"
                 )
-            state = State(**saved.document["state"])
+            state = saved_state(saved)
             done = state.epoch * self.steps + state.step
-            restore_model(self.surrogate, saved.tensors["model"])
+            restore_model(self.surrogate, saved.group("model"))
             if self.averaged is not None:
-                restore_model(self.averaged, saved.tensors["averaged"])
+                restore_model(self.averaged, saved.group("averaged"))
             self.state, self._remembered = state, [state.best_epoch or 0]
+            documents = saved.part("optimisers", list)
+            if len(documents) != len(self.optimisers):
+                raise CheckpointError(
+                    f"{folder}: expected the states of {len(self.optimisers)} optimisers, got "
+                    f"{len(documents)}; start a new run"
+                )
             for i, (optimiser, schedule) in enumerate(
                 zip(self.optimisers, self.schedules, strict=True)
             ):
-                restore_optimiser(
-                    optimiser, saved.tensors[f"optimiser{i}"], saved.document["optimisers"][i]
-                )
+                restore_optimiser(optimiser, saved.group(f"optimiser{i}"), documents[i])
                 schedule.load_state_dict({"last_epoch": done, "_step_count": done + 1})
             self._forget_after(done)
             return True
@@ -331,10 +384,12 @@ class Trainer:
         """
         if not self.fabric.is_global_zero:
             return
-        steps = _folders(self.folder, "step")
+        steps = checkpoint_folders(self.folder, "step")
         later = [f for f in steps if _number(f) > done]
         older = [f for f in steps if _number(f) <= done][:-_KEPT]
-        later += [f for f in _folders(self.folder, "best") if _number(f) > self.state.epoch]
+        later += [
+            f for f in checkpoint_folders(self.folder, "best") if _number(f) > self.state.epoch
+        ]
         for unused in (*older, *later, *(self.folder / "checkpoints").glob(".*.part")):
             shutil.rmtree(unused)
 
@@ -357,7 +412,14 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def on_device(samples: Sequence[Sample], settings: RunSettings, fabric: Fabric) -> Batch:
+def check_parts(splits: Splits) -> None:
+    """Refuse data without samples to train, to choose the epoch, or to test with."""
+    for part in ("train", "validation", "test"):
+        if not len(getattr(splits, part)):
+            raise ValueError(f"data.{part}: expected at least one sample, got none")
+
+
+def on_device(samples: Sequence[Sample], settings: RunSettings, fabric: "Fabric") -> Batch:
     """Samples as a batch, where and in the precision in which the network computes."""
     dtype = torch.float64 if settings.precision == "64-true" else torch.float32
     return collate(samples).to(fabric.device, dtype)
@@ -368,7 +430,7 @@ def evaluate(
     task: Task,
     surrogate: nn.Module,
     samples: Sequence[Sample],
-    fabric: Fabric,
+    fabric: "Fabric",
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Metrics of each sample, and condition numbers of the layers' systems on the first batch.
 
@@ -381,13 +443,15 @@ def evaluate(
     for start in range(0, len(samples), size):
         places = range(start, min(start + size, len(samples)))
         batch = on_device([samples[i] for i in places], task.settings, fabric)
-        with fabric.autocast(), observe_systems() as systems:
+        with fabric.autocast(), inspect(surrogate, basis=False) as layers:
             prediction = task.predict(surrogate, batch)
         for name, values in task.metrics(prediction, batch).items():
             metrics.setdefault(name, []).extend(values.double().tolist())
         if start == 0:
-            first = systems[: attention_layers(surrogate) or None]
-            conditions = [float(torch.linalg.cond(s.double()).mean()) for s in first]
+            # Some baselines show coefficients, and solve nothing.
+            solved = [layer for layer in layers if layer.system is not None]
+            first = solved[: attention_layers(surrogate) or None]
+            conditions = [float(layer.condition.mean()) for layer in first]
     return metrics, conditions
 
 
@@ -398,7 +462,7 @@ def attention_layers(network: nn.Module) -> int:
 
 def check_fingerprint(saved: Checkpoint, splits: Splits) -> None:
     """Refuse data that are not those of a checkpoint."""
-    was = saved.document["fingerprint"]
+    was = saved.part("fingerprint", str)
     if was != splits.fingerprint:
         raise CheckpointError(
             f"the data changed since the run began: its fingerprint was {was} and is "
@@ -406,21 +470,29 @@ def check_fingerprint(saved: Checkpoint, splits: Splits) -> None:
         )
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> list[str]:
-    """What decides the numbers and is not the same in both, in words."""
+def _plain(settings: RunSettings) -> dict[str, Any]:
+    """The settings as they are after a way through JSON, where tuples are lists."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    return plain
+
+
+def differing(
+    old: Mapping[str, Any], new: Mapping[str, Any], where: str = "", *, free: Sequence[str] = FREE
+) -> list[str]:
+    """The settings that decide the numbers and differ, in words."""
     found = []
     for name in old.keys() | new.keys():
         before, now = old.get(name), new.get(name)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            found += _differing(before, now, f"{where}{name}.")
-        elif before != now and name not in ("checkpoint_seconds", "path"):
+            found += differing(before, now, f"{where}{name}.", free=free)
+        elif before != now and name not in free:
             found.append(f"{where}{name} was {before} and is {now}")
     return sorted(found)
 
 
 def best_checkpoint(folder: Path) -> Checkpoint:
     """The weights that did best on validation data."""
-    folders = _folders(folder, "best")
+    folders = checkpoint_folders(folder, "best")
     if not folders:
         raise CheckpointError(
             f"{folder} has no trained weights yet: no epoch was finished, or this is not a run"
@@ -428,9 +500,10 @@ def best_checkpoint(folder: Path) -> Checkpoint:
     return load_checkpoint(folders[-1])
 
 
-def _folders(folder: Path, kind: str) -> list[Path]:
+def checkpoint_folders(folder: Path, kind: str) -> list[Path]:
     """Checkpoints of a kind, oldest first."""
-    return sorted((folder / "checkpoints").glob(f"{kind}-*"))
+    found = (folder / "checkpoints").glob(f"{kind}-*")
+    return sorted(path for path in found if re.fullmatch(r"\d{1,18}", path.name.split("-", 1)[1]))
 
 
 def _number(folder: Path) -> int:

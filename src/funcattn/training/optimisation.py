@@ -1,10 +1,14 @@
 """Optimisers and learning-rate schedules, from a typed configuration."""
 
+from collections.abc import Collection
+
 import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
+from funcattn.models import matrices_for_muon
 from funcattn.settings import OptimisationSettings
+from funcattn.training.muon import BatchedMuon, matrices_of
 
 
 def build_optimisers(
@@ -16,21 +20,30 @@ def build_optimisers(
         return [_fused(torch.optim.Adam, parameters, settings)]
     if settings.optimiser == "adamw":
         return [_fused(torch.optim.AdamW, parameters, settings)]
-    hidden = {
-        id(p)
-        for name, p in model.named_parameters()
-        if "blocks." in name and p.ndim == 2 and p.requires_grad
-    }
-    if not hidden:
-        raise ValueError(
-            "optimiser: 'muon' expects a model with matrices inside `blocks`, got none; use 'adamw'"
-        )
+    if settings.optimiser == "muon_batched":
+        matrices = matrices_of(model)
+        _some(matrices, "muon_batched")
+        rest = [p for p in parameters if p not in matrices]
+        return [
+            BatchedMuon(matrices, settings.muon_rate),
+            _fused(torch.optim.AdamW, rest, settings),
+        ]
+    declared = {id(p) for p in matrices_for_muon(model) if p.requires_grad}
+    _some(declared, "muon")
     return [
         torch.optim.Muon(
-            [p for p in parameters if id(p) in hidden], settings.muon_rate, weight_decay=0.0
+            [p for p in parameters if id(p) in declared], settings.muon_rate, weight_decay=0.0
         ),
-        _fused(torch.optim.AdamW, [p for p in parameters if id(p) not in hidden], settings),
+        _fused(torch.optim.AdamW, [p for p in parameters if id(p) not in declared], settings),
     ]
+
+
+def _some(matrices: Collection[object], optimiser: str) -> None:
+    if not matrices:
+        raise ValueError(
+            f"optimiser: {optimiser!r} expects a network that declares matrices for it, got none; "
+            "use 'adamw'"
+        )
 
 
 def _fused(
@@ -56,7 +69,7 @@ def build_schedule(
             div_factor=settings.start_divisor,
             final_div_factor=settings.end_divisor,
             # Adam's betas are cycled too, as PyTorch does by default; Muon's momentum is not.
-            cycle_momentum=not isinstance(optimiser, torch.optim.Muon),
+            cycle_momentum=not isinstance(optimiser, torch.optim.Muon | BatchedMuon),
         )
     if settings.schedule == "cosine":
         return lr_scheduler.CosineAnnealingLR(optimiser, T_max=total)

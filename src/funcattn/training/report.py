@@ -1,9 +1,8 @@
-"""What a finished run shows: its test, cases, curves, learned bases; all from its folder."""
+"""The report of a finished run: its test, cases, curves, learned bases."""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,27 +11,31 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from funcattn.data import Sample, Store, collate
-from funcattn.nn import FunctionalAttention
-from funcattn.tasks import TASKS, Task
-from funcattn.training.checkpoint import restore_model
-from funcattn.training.loop import attention_layers, best_checkpoint
-from funcattn.training.setup import build_surrogate, read_settings
-from funcattn.viz import Canvas, Case, Panel, Row, RunReport, canvas, point_rows
+from funcattn.nn import FunctionalAttention, inspect
+from funcattn.tasks import Task
+from funcattn.training.loop import attention_layers
+from funcattn.training.run import Run
+from funcattn.viz import Canvas, Case, Panel, Row, RunReport, canvas, point_rows, write_run_report
 
 SMALL = 5_000
 """Points of a sample that are drawn."""
 Floats = npt.NDArray[np.float32]
 
 
-def describe_run(folder: Path, store: Store) -> RunReport:
-    """The report of a finished run, ready to be written."""
-    settings = read_settings(folder)
-    record: dict[str, Any] = json.loads((folder / "record.json").read_text())
-    history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    task = TASKS[settings.task](settings)
+def write_report(run: Run, store: Store) -> Path:
+    """Write the report of a finished run, unless it is there; where it is."""
+    if not run.report.exists():
+        write_run_report(run.report, describe_run(run, store))
+    return run.report
+
+
+def describe_run(run: Run, store: Store, *, task: Task | None = None) -> RunReport:
+    """The report of a finished run, ready to be written.
+
+    task: one that has its samples with it; by default the run's.
+    """
+    record, history, task = run.record, run.history, task or run.task
     samples = task.splits(store).test
-    surrogate = build_surrogate(task)
-    restore_model(surrogate, best_checkpoint(folder).tensors["model"])
 
     errors = np.array(record["test_values"][task.headline])
     ranking = np.argsort(-errors if task.larger_is_better else errors, kind="stable")
@@ -40,7 +43,7 @@ def describe_run(folder: Path, store: Store) -> RunReport:
     bases: dict[str, Floats] = {}
     for label, place in (("best", 0), ("median", len(ranking) // 2), ("worst", -1)):
         index = int(ranking[place])
-        prediction, seen = _look(task, surrogate, samples[index])
+        prediction, seen = _look(task, run.network, samples[index])
         cases.append(_case(task, label, float(errors[index]), samples[index], prediction))
         bases = bases or seen
     layers = [name for name in history[0] if name.startswith("condition_")]
@@ -52,7 +55,7 @@ def describe_run(folder: Path, store: Store) -> RunReport:
             f"{len(samples)} test samples, {record['test_note']}."
         ),
         picture=task.picture,
-        settings=asdict(settings),
+        settings=asdict(run.settings),
         history=history,
         headline=task.headline,
         larger_is_better=task.larger_is_better,
@@ -78,20 +81,18 @@ def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dic
 
     Of a task that calls its network for each frame, the values are those of the first one.
     """
-    seen: dict[str, Floats] = {}
-    layers = attention_layers(surrogate)
-
-    def keep(module: nn.Module, inputs: Any, values: Any) -> None:  # noqa: ARG001
-        if isinstance(values, Tensor) and len(seen) < layers:  # and not a fast transform
-            seen[f"layer {len(seen) + 1}"] = values[0, 0].T.float().numpy()
-
-    bases = {m.basis for m in surrogate.modules() if isinstance(m, FunctionalAttention)}
-    hooks = [basis.register_forward_hook(keep) for basis in bases]
     dtype = next(surrogate.parameters()).dtype
-    prediction = task.predict(surrogate.eval(), collate([sample]).to("cpu", dtype))[0].float()
-    for hook in hooks:
-        hook.remove()
-    return prediction, seen
+    with inspect(surrogate) as calls:
+        prediction = task.predict(surrogate.eval(), collate([sample]).to("cpu", dtype))[0].float()
+    bases = [
+        call.basis  # and not a fast transform
+        for call in calls
+        if isinstance(call.layer, FunctionalAttention) and isinstance(call.basis, Tensor)
+    ]
+    first = bases[: attention_layers(surrogate)]
+    return prediction, {
+        f"layer {number}": values[0, 0].T.float().numpy() for number, values in enumerate(first, 1)
+    }
 
 
 def _case(task: Task, label: str, error: float, sample: Sample, prediction: Tensor) -> Case:

@@ -1,10 +1,13 @@
 """A run: a folder with settings, checkpoints, logs, the record of the test, and the report.
 
 settings.json      everything that decides the numbers; can be run again
-checkpoints/       step-*: to resume from; best-*: the weights that did best on validation data
-metrics.jsonl/csv  a line an epoch
+checkpoints/       step-*: to resume from; best-*: the weights that did best on validation data,
+                   both with a copy of the settings, which settings.json is compared with
+metrics.jsonl/csv  one line per epoch
 record.json        what came out, and how it was made
-report.html        the same, to look at
+report.html        the same, to look at; written by `funcattn.training.report`
+
+`train` makes a run, `Run` reads one.
 """
 
 import csv
@@ -12,27 +15,175 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch.distributed as dist
-from filelock import FileLock, Timeout
-from lightning_fabric import Fabric
 
-from funcattn.data import Store
-from funcattn.models import Surrogate
+from funcattn.data import Sample, Store
+from funcattn.files import write_text
+from funcattn.lazy import LazyModule
+from funcattn.models import NormalisedNetwork
+from funcattn.processes import end_with_parent, rank
 from funcattn.provenance import facts
-from funcattn.settings import RunSettings
-from funcattn.tasks import TASKS, Splits
-from funcattn.training.checkpoint import restore_model, write_whole
+from funcattn.settings import RunSettings, shown
+from funcattn.tasks import TASKS, Splits, Task
+from funcattn.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint, restore_model
 from funcattn.training.loggers import LoggerName, open_logger
-from funcattn.training.loop import State, Trainer, best_checkpoint, check_fingerprint, evaluate
-from funcattn.training.report import describe_run
-from funcattn.training.setup import RunError, build_surrogate, read_settings
-from funcattn.viz import write_run_report
+from funcattn.training.loop import (
+    State,
+    Trainer,
+    best_checkpoint,
+    check_fingerprint,
+    check_parts,
+    checkpoint_folders,
+    differing,
+    evaluate,
+    saved_state,
+)
+from funcattn.training.settings import saved_settings
+from funcattn.training.setup import RunError, build_network, device_named, read_json, read_settings
+
+if TYPE_CHECKING:
+    import filelock
+    import lightning_fabric
+else:
+    filelock, lightning_fabric = LazyModule("filelock"), LazyModule("lightning_fabric")
+
+_LAUNCHER = "FUNCATTN_LAUNCHER"
+"""Tells the other processes of a training which process started them."""
+
+
+class Run:
+    """A run, from its folder; everything is read when it is first asked for.
+
+    run = Run("runs/darcy")
+    run.network(positions, values)      # the weights that did best on validation data
+
+    accept_edited: take settings.json as it is, though it differs from what the network was trained
+        with.
+    """
+
+    def __init__(self, folder: str | Path, *, accept_edited: bool = False) -> None:
+        self.folder, self.accept_edited = Path(folder), accept_edited
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @cached_property
+    def settings(self) -> RunSettings:
+        """Everything that decides the numbers."""
+        return read_settings(self.folder)
+
+    @cached_property
+    def task(self) -> Task:
+        """What the run learns."""
+        return TASKS[self.settings.task](self.settings)
+
+    @cached_property
+    def network(self) -> NormalisedNetwork:
+        """The network with its normalisers at the best epoch, ready to predict on the CPU."""
+        return self._restored(self.best)
+
+    def _restored(self, best: Checkpoint) -> NormalisedNetwork:
+        """The network with the weights of a checkpoint, if its settings are those of the run."""
+        self._check_settings(best)
+        network = build_network(self.task)
+        restore_model(network, best.group("model"))
+        return network.eval()
+
+    def _check_settings(self, best: Checkpoint) -> None:
+        """Refuse a settings.json that is not the one that the weights were trained with.
+
+        A changed setting may fit the weights and still give other numbers. Checkpoints of earlier
+        versions do not hold the settings, and tell nothing.
+        """
+        if self.accept_edited or "settings" not in best.document:
+            return
+        try:
+            kept = saved_settings(best.document["settings"])
+        except ValueError as error:
+            raise CheckpointError(
+                f"{self.folder}: expected the settings of the run in its best checkpoint, got "
+                f"others ({error}); train it again"
+            ) from error
+        if changes := differing(asdict(kept), asdict(self.settings)):
+            raise RunError(
+                f"{self.folder / 'settings.json'}: expected the settings that the network was "
+                f"trained with, got others: {'; '.join(changes)}. Bring the old ones back; if they "
+                "were changed on purpose, say --accept-edited (in Python: accept_edited=True)"
+            )
+
+    @property
+    def best(self) -> Checkpoint:
+        """The weights that did best on validation data."""
+        return best_checkpoint(self.folder)
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Where the run can be resumed, the newest last."""
+        return checkpoint_folders(self.folder, "step")
+
+    @property
+    def state(self) -> State:
+        """How far the run is, by its newest checkpoint that is whole."""
+        for folder in reversed(self.checkpoints):
+            with suppress(CheckpointError):
+                return saved_state(load_checkpoint(folder))
+        return State()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was trained to its end and tested."""
+        return (self.folder / "record.json").exists()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What came out, and how it was made."""
+        if not self.finished:
+            epochs = self.settings.optimisation.epochs
+            raise RunError(
+                f"{self.folder}: expected a finished run, got one with {self.state.epoch} of "
+                f"{epochs} epochs; go on by funcattn train {self.settings.task} --out "
+                f"{self.folder} --resume"
+            )
+        record = read_json(self.folder / "record.json")
+        if not isinstance(record, dict):
+            raise RunError(f"{self.folder / 'record.json'}: expected a record, got {shown(record)}")
+        return record
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """One line per finished epoch."""
+        path = self.folder / "metrics.jsonl"
+        if not path.exists():
+            return self.state.history
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines()]
+        except (ValueError, RecursionError) as error:
+            raise RunError(
+                f"{path}: expected one line of JSON per epoch, got something else ({error})"
+            ) from error
+
+    @property
+    def report(self) -> Path:
+        """Where the report is, or will be."""
+        return self.folder / "report.html"
+
+    def evaluate(
+        self, split: Literal["validation", "test"], store: Store, device: str = "auto"
+    ) -> dict[str, list[float]]:
+        """Metrics of each sample of a split, by the best weights."""
+        splits, best = self.task.splits(store), self.best
+        check_fingerprint(best, splits)
+        samples: Sequence[Sample] = getattr(splits, split)
+        fabric = _fabric(device, 1, self.settings.precision)
+        network = fabric.to_device(self._restored(best))
+        return evaluate(self.task, network, samples, fabric)[0]
 
 
 def train(
@@ -41,45 +192,59 @@ def train(
     *,
     resume: bool = False,
     store: Store,
+    device: str = "auto",
     devices: int = 1,
     logger: LoggerName | None = None,
     on_step: Callable[[State, int], None] = lambda state, steps: None,  # noqa: ARG005
     command: str = "",
     heeds_signals: bool = True,
-) -> dict[str, Any]:
-    """Train, choose the epoch on validation data, test once, and return the record.
+    task: Task | None = None,
+    prepare: Callable[[NormalisedNetwork], None] = lambda network: None,  # noqa: ARG005
+) -> Run:
+    """Train, choose the epoch on validation data, test once; the finished run.
 
+    device: auto, cpu, cuda, cuda:1, mps.
+    devices: how many processes train together, on as many devices of that kind.
+    on_step: called after each step and after each epoch with where the run is, and with the steps
+        of an epoch.
     heeds_signals: Ctrl-C and SIGTERM finish the step and save; a worker process leaves them to the
-    process that started it.
+        process that started it.
+    task: one that has its samples with it; by default it is made from the settings.
+    prepare: called with the network before the first step, to begin with other weights.
     """
+    _end_with_launcher()
+    run = Run(folder)
     if (folder / "settings.json").exists():
         if not resume:
             raise RunError(f"{folder} holds a run already: resume it, or choose another folder")
-        settings = read_settings(folder)
+        settings = read_settings(folder)  # which resuming compares with the checkpoint's
     elif resume:
         raise RunError(f"{folder}: expected a run to resume, got no settings.json there")
-    folder.mkdir(parents=True, exist_ok=True)
+    if devices < 1:
+        raise ValueError(f"devices: expected at least 1, got {devices}")
+    device_named(device)
+    if run.finished:
+        return run
+    # What cannot be trained is refused before data is made.
+    task = task or TASKS[settings.task](settings)
+    network = build_network(task)
+    prepare(network)
     with _only_one(folder), _own_group():
-        record = folder / "record.json"
-        if record.exists():
-            return _reported(folder, store)
-        task = TASKS[settings.task](settings)
         splits = task.splits(store)
-        surrogate = build_surrogate(task)
-        _fit(surrogate, splits, task.outputs)
-        fabric = _fabric(devices, settings.precision)
-        fabric.launch()
+        check_parts(splits)
+        _fit(network, splits, task.problem.output_channels)
+        fabric = _launched(_fabric(device, devices, settings.precision))
         trainer = Trainer(
             task,
             splits,
-            surrogate,
+            network,
             folder,
             fabric=fabric,
             on_step=on_step,
             heeds_signals=heeds_signals,
         )
         if fabric.is_global_zero:
-            write_whole(folder / "settings.json", json.dumps(asdict(settings), indent=1) + "\n")
+            write_text(folder / "settings.json", json.dumps(asdict(settings), indent=1) + "\n")
         trainer.resume()
         if logger is not None and fabric.is_global_zero:
             trainer.on_epoch = open_logger(logger, folder, settings, trainer.state.epoch)
@@ -91,36 +256,25 @@ def train(
                 _write_logs(trainer, folder)
             raise
         _write_logs(trainer, folder)
-        _finish(trainer, folder, command)
-        if fabric.is_global_zero:
-            _reported(folder, store)
+        _finish(trainer, run, command)
         fabric.barrier()
-        return _reported(folder, store)
+    return run
 
 
-def _fit(surrogate: Surrogate, splits: Splits, outputs: int) -> None:
+def _fit(network: NormalisedNetwork, splits: Splits, outputs: int) -> None:
     """Normalisers and ranges, from training samples only."""
     samples = [splits.train[i] for i in range(len(splits.train))]
-    surrogate.fit(
+    network.fit(
         (s.positions for s in samples),
         (s.values for s in samples if s.values is not None),
         (s.target.reshape(-1, outputs) for s in samples),
     )
 
 
-def _reported(folder: Path, store: Store) -> dict[str, Any]:
-    """The record of a finished run, after its report is there."""
-    path = folder / "report.html"
-    if not path.exists():
-        write_run_report(path, describe_run(folder, store))
-    record: dict[str, Any] = json.loads((folder / "record.json").read_text())
-    return record
-
-
-def _finish(trainer: Trainer, folder: Path, command: str) -> None:
+def _finish(trainer: Trainer, run: Run, command: str) -> None:
     """The one test, and what it is recorded with."""
     task, state = trainer.task, trainer.state
-    restore_model(trainer.evaluated, best_checkpoint(folder).tensors["model"])
+    restore_model(trainer.evaluated, run.best.group("model"))
     metrics, _ = evaluate(task, trainer.evaluated, trainer.splits.test, trainer.fabric)
     record = {
         "task": task.name,
@@ -139,35 +293,45 @@ def _finish(trainer: Trainer, folder: Path, command: str) -> None:
         "settings": asdict(task.settings),
     }
     if trainer.fabric.is_global_zero:
-        write_whole(folder / "record.json", json.dumps(record, indent=1) + "\n")
+        write_text(run.folder / "record.json", json.dumps(record, indent=1) + "\n")
 
 
 def _write_logs(trainer: Trainer, folder: Path) -> None:
-    """A line an epoch, for programs and for spreadsheets."""
+    """One line per epoch, for programs and for spreadsheets."""
     if not trainer.fabric.is_global_zero:
         return
     history = trainer.state.history
-    write_whole(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in history))
+    write_text(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in history))
     table = io.StringIO()
     names = list(dict.fromkeys(name for line in history for name in line))
     writer = csv.DictWriter(table, names)
     writer.writeheader()
     writer.writerows(history)
-    write_whole(folder / "metrics.csv", table.getvalue())
+    write_text(folder / "metrics.csv", table.getvalue())
 
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """Refuse a second process of this machine in the same folder; a dead one holds nothing."""
-    lock = FileLock(folder / ".lock")
+    """Refuse a second process of this machine in the same folder; a dead one holds nothing.
+
+    Where the run does not come to have settings, nothing of it stays.
+    """
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / ".lock")
     try:
-        if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0:
+        if rank() == 0:
             lock.acquire(timeout=0)
-    except Timeout:
+    except filelock.Timeout:
         raise RunError(f"{folder}: another process is training into this folder") from None
     try:
         yield
     finally:
+        if lock.is_locked and not (folder / "settings.json").exists():
+            with suppress(OSError):  # Windows keeps files that are open
+                (folder / ".lock").unlink()
+                if made:
+                    folder.rmdir()
         lock.release()
 
 
@@ -182,23 +346,31 @@ def _own_group() -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def _fabric(devices: int, precision: Any) -> Fabric:
+def _fabric(device: str, devices: int, precision: Any) -> "lightning_fabric.Fabric":
     """On this machine, or as one of the processes that torchrun started on one or several."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return Fabric(accelerator="auto", devices=devices, precision=precision)
-    local, world = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
-    return Fabric(accelerator="auto", devices=local, num_nodes=world // local, precision=precision)
+    kind, _, number = device.partition(":")
+    options: dict[str, Any] = {"accelerator": kind, "precision": precision}
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        local, world = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+        return lightning_fabric.Fabric(devices=local, num_nodes=world // local, **options)
+    if number and devices > 1:
+        raise ValueError(f"device: expected {kind} for {devices} processes, got {device!r}")
+    return lightning_fabric.Fabric(devices=[int(number)] if number else devices, **options)
 
 
-def evaluate_run(folder: Path, split: str, store: Store) -> dict[str, list[float]]:
-    """Metrics of each sample of a split, by the run's best weights."""
-    settings = read_settings(folder)
-    task = TASKS[settings.task](settings)
-    splits = task.splits(store)
-    surrogate = build_surrogate(task)
-    best = best_checkpoint(folder)
-    check_fingerprint(best, splits)
-    restore_model(surrogate, best.tensors["model"])
-    samples = splits.test if split == "test" else splits.validation
-    fabric = Fabric(accelerator="auto", devices=1, precision=settings.precision)
-    return evaluate(task, fabric.to_device(surrogate), samples, fabric)[0]
+def _launched(fabric: "lightning_fabric.Fabric") -> "lightning_fabric.Fabric":
+    """Start the processes that train together."""
+    os.environ[_LAUNCHER] = str(os.getpid())
+    try:
+        fabric.launch()
+    finally:
+        del os.environ[_LAUNCHER]
+    return fabric
+
+
+def _end_with_launcher() -> None:
+    """Started by another process, to train together with it or by torchrun: end with that one."""
+    if _LAUNCHER in os.environ:
+        end_with_parent(int(os.environ.pop(_LAUNCHER)))
+    elif "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent(os.getppid())

@@ -1,65 +1,85 @@
 """A run's settings and its network, from its folder."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import torch
 
-from funcattn.models import Shape, Surrogate, build_model, model_entry
-from funcattn.settings import Profile, RunSettings, changed
+from funcattn.data.foreign import memory_budget
+from funcattn.errors import FuncattnError
+from funcattn.models import NormalisedNetwork, build_model
+from funcattn.problem import Problem
+from funcattn.settings import RunSettings, shown
 from funcattn.tasks import TASKS, Task
+from funcattn.training.settings import saved_settings
 
-Settings = TypeVar("Settings", bound=RunSettings)
-
-
-def with_model(settings: Settings, model: str, profile: Profile) -> Settings:
-    """A task's settings with another network, which may come with some of its own."""
-    entry = model_entry(model)
-    network = entry.settings(settings.task, profile, settings.network)
-    how = settings.optimisation
-    if how.optimiser == "muon" and not entry.has_blocks:
-        how = replace(how, optimiser="adamw")
-    return replace(settings, model=model, network=network, optimisation=how)
+_LARGEST_JSON = 2**28
 
 
-class RunError(Exception):
+class RunError(FuncattnError):
     """A run folder that cannot be used as asked."""
 
 
-def shape_of(task: Task) -> Shape:
-    """What a network has to know of a task."""
-    return Shape(
-        task.space,
-        task.inputs,
-        task.outputs,
-        time=task.timed,
-        context=task.observed,
-        periodic=task.periodic,
-        lower=task.lower,
-        upper=task.upper,
-        grid=task.grid is not None,
-        points=task.points,
-    )
-
-
-def build_surrogate(task: Task) -> Surrogate:
+def build_network(task: Task) -> NormalisedNetwork:
     """The task's network with its normalisers, its weights drawn from the seed of the run."""
     settings = task.settings
+    check_memory(settings, task.problem)
     with torch.random.fork_rng(devices=[]):
         # Weights are drawn on the CPU; the random state of other devices is left alone.
         torch.default_generator.manual_seed(settings.seed)
-        network = build_model(settings.model, settings.network, shape_of(task))
-    surrogate = Surrogate(
+        network = build_model(settings.model, settings.network, task.problem)
+    surrogate = NormalisedNetwork(
         network,
-        space=task.space,
-        inputs=task.inputs,
-        outputs=task.outputs,
+        space=task.problem.space,
+        inputs=task.problem.input_channels,
+        outputs=task.problem.output_channels,
         normalise_inputs="input" in task.normalised,
         normalise_outputs="output" in task.normalised,
+        unit_free=task.unit_free,
     )
     return surrogate.double() if settings.precision == "64-true" else surrogate
+
+
+def check_memory(settings: RunSettings, problem: Problem) -> None:
+    """Refuse a network whose weights do not fit into memory, before any of it is made.
+
+    Raises:
+        ValueError: how much it would need.
+    """
+    try:
+        with torch.device("meta"):  # tensors without numbers
+            network = build_model(settings.model, settings.network, problem)
+    except RuntimeError as error:
+        raise ValueError(
+            f"network: expected settings of a network that can be built, got {settings.network}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    tensors = [*network.parameters(), *network.buffers()]
+    needed, budget = sum(tensor.nbytes for tensor in tensors), memory_budget()
+    if needed > budget:
+        raise ValueError(
+            f"network: expected weights that fit into {budget / 1e9:.3g} GB, half of this "
+            f"machine's memory, got {needed / 1e9:.3g} GB of them with {settings.network}; make "
+            "it smaller"
+        )
+
+
+def device_named(name: str) -> torch.device:
+    """The device of that name, `auto` being an accelerator where there is one.
+
+    >>> device_named("cpu")
+    device(type='cpu')
+    """
+    there = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if name == "auto":
+        return there or torch.device("cpu")
+    known = ["auto", "cpu"]
+    if there is not None:
+        known += [f"{there.type}:{i}" for i in range(torch.accelerator.device_count())]
+    if name not in known and (there is None or name != there.type):
+        raise ValueError(f"device: expected one of {', '.join(known)}, got {name!r}")
+    return torch.device(name)
 
 
 def read_settings(folder: Path) -> RunSettings:
@@ -67,12 +87,34 @@ def read_settings(folder: Path) -> RunSettings:
     path = folder / "settings.json"
     if not path.exists():
         raise RunError(f"{folder}: expected the folder of a run, got one without settings.json")
+    saved = read_json(path)
+    if not isinstance(saved, dict) or "task" not in saved:
+        raise RunError(f"{path}: expected the settings of a run, with its task, got {shown(saved)}")
+    name = saved["task"]
+    if not isinstance(name, str) or name not in TASKS:
+        raise RunError(f"{path}: expected a task among {', '.join(TASKS)}, got {shown(name)}")
     try:
-        saved = json.loads(path.read_text())
-        name = saved["task"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is not the settings of a run: {error}") from error
-    if name not in TASKS:
-        raise RunError(f"{path}: expected a task among {', '.join(TASKS)}, got {name!r}")
-    settings: RunSettings = changed(TASKS[name].defaults("paper", "paper"), saved)
-    return settings
+        return saved_settings(saved)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file of a run holds.
+
+    Raises:
+        RunError: it is no JSON file, or a larger or deeper one than any run writes.
+    """
+    size = path.stat().st_size
+    if size > _LARGEST_JSON:
+        raise RunError(
+            f"{path}: expected at most {_LARGEST_JSON} bytes of JSON, got {size}; bring the "
+            "original file back"
+        )
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            f"{path}: expected JSON as a run writes it, got something else ({error}); bring the "
+            "original file back"
+        ) from error

@@ -1,46 +1,35 @@
 """`funcattn predict`."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-from zipfile import BadZipFile
+from typing import Any
 
-import h5py
-import numpy as np
-import tyro
 from rich.console import Console
 
+from funcattn.cli import commands
+from funcattn.cli.terminal import check_output, progress, refuse
+from funcattn.data.foreign import FileError, read_hdf5, read_npz, write_hdf5, write_npz
 from funcattn.data.npy import open_npy
-from funcattn.serve.predictor import load
-from funcattn.terminal import progress, refuse
-
-File = Annotated[Path, tyro.conf.Positional]
+from funcattn.serve.predictor import Predictor, load
+from funcattn.tasks.own import OwnData
+from funcattn.training.run import Run
 
 
 @dataclass(frozen=True)
-class Predict:
-    """Predict with a trained run.
-
-    INPUT is .npz or .h5 with arrays `positions` (b n s), and `values` (b n i), `mask`, `weights`,
-    `context`, `grid` where needed; OUTPUT, of either kind, gets `prediction` (b n o).
-
-    With --streamed, for one mesh that is larger than memory, INPUT is a folder with positions.npy
-    (n s), and values.npy (n i), weights.npy (n) where needed, and OUTPUT is .npy, (n o).
-    """
-
-    run_folder: File
-    input: File
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    streamed: bool = False
-    """Exact, chunk by chunk: nothing is loaded as a whole."""
-    scratch: Path | None = None
-    """With --streamed: a folder on a disk with room for all features, which saves most of the
-    work."""
+class Predict(commands.Predict):
+    """`funcattn predict`."""
 
     def run(self, rest: list[str], console: Console) -> None:
         """Read, predict, write."""
         refuse(rest)
+        if self.run_folder.suffix == ".zip" or isinstance(
+            Run(self.run_folder).settings.data, OwnData
+        ):
+            self._own(console)
+            return
+        if self.set or self.parameters is not None:
+            raise ValueError("--set, --parameters: expected a run on own data, got a benchmark's")
+        check_output(self.output)
         if self.streamed:
             self._streamed(console)
             return
@@ -55,13 +44,31 @@ class Predict:
                 f"got {', '.join(sorted(arrays)) or 'nothing'}"
             )
         grid = arrays.pop("grid", None)
-        prediction = load(self.run_folder).predict(
+        prediction = self._predictor().predict(
             arrays.pop("positions"),
-            grid=None if grid is None else [int(length) for length in grid],
+            grid=None if grid is None else _lengths(self.input, grid),
             **arrays,
         )
         _write_array(self.output, "prediction", prediction)
         console.print(f"{self.output}: prediction {prediction.shape}", markup=False, soft_wrap=True)
+
+    def _own(self, console: Console) -> None:
+        """Files of cases in, files of cases out."""
+        from funcattn.fitting.predicting import predict_files, settings_of
+        from funcattn.surrogate import Surrogate
+
+        surrogate = Surrogate.load(self.run_folder)
+        for path in predict_files(
+            surrogate,
+            self.input,
+            self.output,
+            parameters=self.parameters,
+            numbers=settings_of(self.set),
+        ):
+            console.print(f"{path}", markup=False, soft_wrap=True)
+
+    def _predictor(self) -> Predictor:
+        return load(self.run_folder, self.device, accept_edited=self.accept_edited)
 
     def _streamed(self, console: Console) -> None:
         """From files to a file, with progress."""
@@ -72,7 +79,7 @@ class Predict:
         )
         with progress(console) as bars:
             bar = bars.add_task("points, layer by layer", total=None)
-            load(self.run_folder).predict_streamed(
+            self._predictor().predict_streamed(
                 positions,
                 values,
                 weights=weights,
@@ -85,14 +92,16 @@ class Predict:
 
 def _read_arrays(path: Path) -> dict[str, Any]:
     _check_suffix(path)
-    if path.suffix in (".h5", ".hdf5"):
-        with h5py.File(path) as file:
-            return {name: np.asarray(file[name]) for name in file}
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return dict(file)
-    except (BadZipFile, TypeError) as error:
-        raise ValueError(f"{path}: expected an .npz file, got {error}") from error
+    return read_hdf5(path) if path.suffix in (".h5", ".hdf5") else read_npz(path)
+
+
+def _lengths(path: Path, grid: Any) -> list[int]:
+    """The axis lengths of a grid from the array of a file."""
+    if grid.ndim != 1 or grid.dtype.kind not in "iuf" or (grid != grid.round()).any():
+        raise FileError(
+            path, "whole numbers in grid, one per axis", f"{grid}", "give the axis lengths"
+        )
+    return [int(length) for length in grid]
 
 
 def _check_suffix(path: Path) -> None:
@@ -101,11 +110,4 @@ def _check_suffix(path: Path) -> None:
 
 
 def _write_array(path: Path, name: str, array: Any) -> None:
-    aside = path.with_name(f".{path.name}.part")
-    if path.suffix in (".h5", ".hdf5"):
-        with h5py.File(aside, "w") as file:
-            file[name] = array
-    else:
-        with aside.open("wb") as stream:
-            np.savez(stream, **{name: array})
-    os.replace(aside, path)
+    (write_hdf5 if path.suffix in (".h5", ".hdf5") else write_npz)(path, {name: array})

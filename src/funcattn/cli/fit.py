@@ -1,0 +1,113 @@
+"""`funcattn fit`."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from funcattn.cli import commands
+from funcattn.cli.terminal import command_line, print_table, progress, refuse
+from funcattn.data.cases import look, open_folder
+from funcattn.fitting.plan import FitPlan, read_plan
+from funcattn.surrogate import DEFAULT_MODEL, Surrogate
+from funcattn.training.loop import State
+
+
+@dataclass(frozen=True)
+class Fit(commands.Fit):
+    """`funcattn fit`."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Look at the cases, train with progress, compare, report."""
+        refuse(rest)
+        plan = self._plan()
+        cases = open_folder(
+            plan.cases, outputs=plan.outputs, inputs=plan.inputs or (), parameters=plan.parameters
+        )
+        report = look(cases)
+        for finding in report.findings:
+            console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
+        if report.errors:
+            raise ValueError(
+                f"{plan.cases}: expected cases without errors, got {len(report.errors)}, see above"
+            )
+        surrogate = Surrogate(
+            model=plan.model or DEFAULT_MODEL,
+            budget=plan.budget,
+            epochs=plan.epochs,
+            batch=plan.batch,
+            rate=plan.rate,
+            network=plan.network or None,
+            validation=plan.validation,
+            test=plan.test,
+            group_by=plan.group_by,
+            part_by=plan.part_by,
+            time=plan.time,
+            history=plan.history,
+            weights=plan.weights,
+            points=plan.points,
+            patience=plan.patience,
+            warm_start=plan.warm_start,
+            yardsticks=plan.yardsticks,
+            seed=plan.seed,
+            folder=plan.folder,
+            device=plan.device,
+        )
+        with progress(console) as bars:
+            bar = bars.add_task("measuring a step", total=None)
+
+            def on_step(state: State, per_epoch: int) -> None:
+                epochs = surrogate.planned_epochs
+                text = f"epoch {min(state.epoch + 1, epochs)} of {epochs}"
+                if state.best_value is not None:
+                    text += f", best validation {state.best_value:.4g} (epoch {state.best_epoch})"
+                done = state.epoch * per_epoch + state.step
+                bars.update(bar, completed=done, total=epochs * per_epoch, description=text)
+
+            surrogate.fit(
+                cases,
+                plan.outputs,
+                inputs=plan.inputs,
+                parameters=plan.parameters,
+                source=plan.cases,
+                on_step=on_step,
+                command=command_line(),
+            )
+        if self.learning_curve:
+            with console.status("with fewer cases"):
+                surrogate.learning_curve()
+        _print(surrogate, console)
+        console.print(f"report: {surrogate.report()}", markup=False, soft_wrap=True)
+
+    def _plan(self) -> FitPlan:
+        """The plan of the file, if there is one, with the options over it."""
+        path = Path(self.cases)
+        plan = read_plan(path) if path.suffix == ".toml" else FitPlan(cases=self.cases)
+        values: dict[str, Any] = {f.name: getattr(plan, f.name) for f in fields(plan)}
+        for name in values:
+            given = getattr(self, name, None)
+            if given not in (None, ()) and name != "cases":
+                values[name] = str(given) if isinstance(given, Path) else given
+        plan = FitPlan(**values)
+        if not plan.outputs:
+            raise ValueError(
+                "--outputs: expected the names of the fields to predict, got none; "
+                f"`funcattn inspect {self.cases}` shows them"
+            )
+        return plan
+
+
+def _print(surrogate: Surrogate, console: Console) -> None:
+    """The error beside the yardsticks', per field in its unit."""
+    names = [each.name for each in surrogate.data.outputs if not surrogate.data.classes]
+    units = {each.name: f" [{each.unit}]" if each.unit else "" for each in surrogate.data.outputs}
+    found = {"this surrogate": surrogate.run.record["test"], **surrogate.comparison}
+    rows = [
+        [label, f"{100 * numbers['error']:.3g} %", *(f"{numbers[name]:.4g}" for name in names)]
+        for label, numbers in sorted(found.items(), key=lambda item: item[1]["error"])
+    ]
+    headers = ["prediction of the test cases", "error", *(f"{n}{units[n]}" for n in names)]
+    print_table(console, headers, rows)
+    for line in surrogate.remarks():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

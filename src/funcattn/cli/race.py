@@ -1,0 +1,72 @@
+"""`funcattn race`."""
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from funcattn.cli import commands
+from funcattn.cli.terminal import refuse
+from funcattn.training.race import Entrant, RecipeName, race
+
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Race(commands.Race):
+    """`funcattn race`."""
+
+    def run(self, rest: Sequence[str], console: Console) -> None:
+        """Race, and show a table."""
+        refuse(rest)
+        recipes: Sequence[RecipeName] = (
+            ("shared", "task") if self.recipe == "both" else (self.recipe,)
+        )
+        for recipe in recipes:
+            results = race(
+                self.task,
+                [Entrant(model) for model in self.models],
+                budget=seconds_of(self.budget),
+                seeds=range(self.seeds),
+                cache=self.cache,
+                folder=self.out,
+                recipe=recipe,
+                profile=self.profile,
+                tell=console.print,
+            )
+            console.print(table_of(results, f"{self.task}, {self.budget}, recipe {recipe}"))
+
+
+def seconds_of(text: str) -> float:
+    """A time such as 120s, 2m or 1.5h in seconds.
+
+    >>> seconds_of("120s"), seconds_of("2m"), seconds_of("90")
+    (120.0, 120.0, 90.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", text)
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"budget: expected a time such as 120s, 2m or 1h, got {text!r}")
+    return float(match[1]) * _SECONDS[match[2] or "s"]
+
+
+def table_of(results: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """A row per entrant, the best mean error first; errors of all seeds."""
+    table = Table("network", "parameters", "memory, MB", "steps", "test errors", title=title)
+    by_entrant: dict[str, list[Mapping[str, Any]]] = {}
+    for result in results:
+        by_entrant.setdefault(result["entrant"], []).append(result)
+    for entrant, lines in sorted(
+        by_entrant.items(), key=lambda pair: statistics.mean(line["test"] for line in pair[1])
+    ):
+        table.add_row(
+            entrant,
+            f"{lines[0]['parameters']:,}",
+            f"{lines[0]['megabytes']:,.0f}",
+            f"{lines[0]['steps']:,}",
+            ", ".join(f"{line['test']:.4g}" for line in lines),
+        )
+    return table

@@ -1,0 +1,1 @@
+"""What a surrogate of people's own data needs beside its network: sizes, yardsticks, reports."""

@@ -1,0 +1,280 @@
+"""A surrogate that was fitted or loaded: predicting, scoring, keeping."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from funcattn.arrays import Array
+from funcattn.data import Store, collate
+from funcattn.data.cases import Case, Cases
+from funcattn.files import whole_folder
+from funcattn.fitting.kinds import Handed, field_grid, handed, handed_back
+from funcattn.fitting.packing import copy_run
+from funcattn.fitting.scoring import accuracy, errors_of, outside, r_squared
+from funcattn.fitting.sizing import extrapolated
+from funcattn.models import predict_streamed
+from funcattn.tasks.base import Splits
+from funcattn.tasks.own import Own, OwnData
+from funcattn.tasks.own_samples import sample_of, split_of, splits_of
+from funcattn.training.loop import check_fingerprint
+from funcattn.training.run import Run
+
+STREAMED = 200_000
+"""Cases with more points are predicted chunk by chunk."""
+MESH = "positions.npy"
+
+
+class OutsideTrainingWarning(UserWarning):
+    """An input lies outside of what the surrogate was trained on."""
+
+
+class Owner:
+    """Whoever holds this keeps a temporary folder."""
+
+
+class FittedSurrogate:
+    """What a surrogate can do once it has a run."""
+
+    device: str
+    _owner: Owner
+
+    def _adopt(self, run: Run, task: Own) -> None:
+        self._run, self.task = run, task
+        if "_owner" in vars(self):
+            vars(run)["owner"] = self._owner  # the folder stays while somebody reads the run
+
+    @property
+    def run(self) -> Run:
+        """The run, with its settings, record and history."""
+        if "_run" not in vars(self):
+            raise ValueError("surrogate: expected one that was fitted or loaded; call fit first")
+        return self._run
+
+    def splits(self) -> Splits:
+        """The samples of the fit; of a loaded run, read again from where they were."""
+        if not self.task.has_samples:
+            own = self.data
+            if own.path is None:
+                raise ValueError(
+                    f"{self.run.folder}: expected the cases of the run, got none: it was fitted to "
+                    "arrays; fit again in the same folder, which only reads them"
+                )
+            got = handed(
+                own.path,
+                [each.name for each in own.outputs],
+                inputs=[each.name for each in own.inputs],
+                parameters=own.table,
+            )
+            splits = splits_of(got.cases, own, split_of(got.cases, own, got.words))
+            check_fingerprint(self.run.best, splits)
+            self.task = Own(self.run.settings, splits)
+        return self.task.splits(Store(self.run.folder))
+
+    @property
+    def data(self) -> OwnData:
+        """What the cases of training look like."""
+        settings = self.run.settings.data
+        assert isinstance(settings, OwnData)
+        return settings
+
+    def summary(self) -> str:
+        """What was learned, and how well, in a few lines."""
+        own = self.data
+        given = [each.name for each in own.inputs] or ["geometry"]
+        lines = [
+            f"{', '.join(given)} -> {', '.join(each.name for each in own.outputs)}, "
+            f"{own.train} cases to train, {own.validation} to choose the epoch, {own.test} to test"
+        ]
+        if not self.run.finished:
+            return lines[0]
+        test = self.run.record["test"]
+        lines.append(f"test error {test['error']:.4g} (over the deviation of each field)")
+        for each in own.outputs:
+            if each.name in test:
+                unit = f" {each.unit}" if each.unit else ""
+                lines.append(f"  {each.name}: {test[each.name]:.4g}{unit}")
+        for name, numbers in self.comparison.items():
+            lines.append(f"  {name}: {numbers['error']:.4g}")
+        return "\n".join(lines)
+
+    @property
+    def comparison(self) -> dict[str, dict[str, float]]:
+        """The test errors of the yardsticks, by name; empty where none were made."""
+        path = self.run.folder / "yardsticks.json"
+        if not path.exists():
+            return {}
+        found: dict[str, dict[str, float]] = json.loads(path.read_text())
+        return found
+
+    def remarks(self) -> list[str]:
+        """What a reader should know about the errors, in sentences."""
+        mine = self.run.record["test"]["error"]
+        better = [name for name, each in self.comparison.items() if each["error"] <= mine]
+        said = []
+        if better:
+            said.append(
+                f"Not better than {', '.join(better)}: give it more time or more cases, or use "
+                "that instead."
+            )
+        curve = self.run.folder / "learning_curve.json"
+        if curve.exists():
+            said.append(extrapolated(json.loads(curve.read_text())))
+        return said
+
+    def learning_curve(self, shares: Sequence[float] = (0.25, 0.5)) -> dict[int, float]:
+        """The validation error over the number of training cases, by fits to parts of them.
+
+        Kept beside the run; each part is trained for as many steps as the whole.
+        """
+        from funcattn.fitting.compare import fit_parts
+
+        return fit_parts(self, self.splits(), shares)
+
+    # Predicting
+
+    def predict(
+        self,
+        data: Any = None,
+        *,
+        positions: Any = None,
+        parameters: Any = None,
+        grid: Sequence[int] | None = None,
+        times: Any = None,
+    ) -> Any:
+        """The output fields, in the kind of the inputs: arrays, lists, dictionaries, or cases.
+
+        What is given is what `fit` was given, without the outputs. Cases come back with the
+        predicted fields in the place of those that they had.
+        """
+        got = self._handed(data, None, positions, parameters, grid, times)
+        fields = [self._fields(case) for case in self._looked_at(got.cases)]
+        return handed_back(got.kind, got.cases, fields, self.data)
+
+    def score(
+        self,
+        data: Any,
+        outputs: Any = None,
+        *,
+        positions: Any = None,
+        parameters: Any = None,
+        grid: Sequence[int] | None = None,
+        times: Any = None,
+    ) -> float:
+        """The coefficient of determination R², the mean over the fields; of labels, the accuracy.
+
+        1 is exact, 0 is as good as the mean of the fields.
+        """
+        own = self.data
+        got = self._handed(data, outputs, positions, parameters, grid, times)
+        pairs = ((sample_of(case, own).target, self._raw(case)) for case in got.cases)
+        return accuracy(pairs) if own.classes else r_squared(pairs, own.outputs)
+
+    def errors(self, data: Any, outputs: Any = None, **more: Any) -> dict[str, Array]:
+        """The root mean square error of each field in its unit, one number per case."""
+        own = self.data
+        got = self._handed(
+            data, outputs, *(more.get(n) for n in ("positions", "parameters", "grid", "times"))
+        )
+        return errors_of(
+            ((sample_of(case, own), self._raw(case)) for case in got.cases), own.outputs
+        )
+
+    def outside(self, data: Any = None, **more: Any) -> list[list[str]]:
+        """For each case, in which inputs it lies outside of what was seen in training."""
+        got = self._handed(
+            data, None, *(more.get(n) for n in ("positions", "parameters", "grid", "times"))
+        )
+        return [self._outside(case) for case in got.cases]
+
+    def _handed(
+        self, data: Any, outputs: Any, positions: Any, parameters: Any, grid: Any, times: Any
+    ) -> Handed:
+        own = self.data
+        arrays = not isinstance(data, str | Path | Case | Cases) and not (
+            isinstance(data, Sequence) and len(data) > 0 and isinstance(data[0], Case)
+        )
+        names: Any = None
+        if arrays:
+            if positions is None and own.grid:
+                grid = grid or field_grid(data, own)
+            elif positions is None and (self.run.folder / MESH).exists():
+                positions = np.load(self.run.folder / MESH)
+        else:
+            names = [each.name for each in own.outputs]
+        return handed(
+            data,
+            outputs if arrays else names,
+            positions=positions,
+            parameters=parameters,
+            grid=grid,
+            times=times,
+        )
+
+    def _outside(self, case: Case) -> list[str]:
+        return outside(sample_of(case, self.data, target=False), self.data, self.run.network)
+
+    def _looked_at(self, cases: Sequence[Case]) -> Sequence[Case]:
+        """The cases, after a warning about the first inputs outside of what was seen."""
+        for case in cases:
+            if why := self._outside(case):
+                warnings.warn(
+                    f"{case.source or case.name}: {'; '.join(why)}; the prediction may be far off",
+                    OutsideTrainingWarning,
+                    stacklevel=3,
+                )
+                break
+        return cases
+
+    def _fields(self, case: Case) -> dict[str, Array]:
+        """The fields by name, (n c) or (n t c); of labels, the labels (n)."""
+        own, out = self.data, self._raw(case)
+        if own.classes:
+            labels = np.array([int(label) for label in own.classes])
+            return {own.outputs[0].name: labels[out.argmax(-1).numpy()]}
+        fields, start = {}, 0
+        for each in own.outputs:
+            fields[each.name] = out[..., start : start + each.channels].numpy()
+            start += each.channels
+        return fields
+
+    @torch.no_grad()
+    def _raw(self, case: Case) -> Tensor:
+        """What the network says of a case, shaped as its target."""
+        sample = sample_of(case, self.data, target=False)
+        network = self.run.network
+        if len(sample.positions) > STREAMED and self.data.kind == "steady":
+            out = np.empty((len(sample.positions), self.data.output_channels), np.float32)
+            predict_streamed(
+                network,
+                sample.positions.numpy(),
+                None if sample.values is None else sample.values.numpy(),
+                weights=None if sample.weights is None else sample.weights.numpy(),
+                out=out,
+            )
+            return torch.from_numpy(out)
+        where = network.position_range
+        batch = collate([sample]).to(where.device, where.dtype)
+        return self.task.predict(network, batch)[0].float().cpu()
+
+    # Keeping
+
+    def save(self, folder: str | Path) -> Path:
+        """Keep the run in a folder that is not there yet; `funcattn.load` brings it back."""
+        target = Path(folder)
+        if target.exists():
+            raise ValueError(f"{target}: expected a folder that is not there yet, got one that is")
+        with whole_folder(target) as aside:
+            copy_run(self.run.folder, aside)
+        return target
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write what came out as one HTML file; the cases of the last fit are drawn in it."""
+        from funcattn.fitting.report import write_surrogate_report
+
+        return write_surrogate_report(self, Path(path) if path else self.run.report)

@@ -1,0 +1,83 @@
+"""A trained run as one file: what it needs to predict, and nothing else."""
+
+import shutil
+import tempfile
+import weakref
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from funcattn.files import whole_file
+
+MOST_BYTES = 16 * 2**30
+MOST_FILES = 1000
+
+
+def needed(folder: Path) -> list[Path]:
+    """The files of a run that predicting, comparing and reading about it need."""
+    if not (folder / "settings.json").exists():
+        raise ValueError(f"{folder}: expected the folder of a run, got one without settings.json")
+    if not list((folder / "checkpoints").glob("best-*")):
+        raise ValueError(f"{folder}: expected a run with trained weights, got one without")
+    files = [path for path in folder.iterdir() if path.is_file()]
+    newest = sorted((folder / "checkpoints").glob("best-*"))[-1]
+    files += [path for path in newest.iterdir() if path.is_file()]
+    return sorted(path for path in files if not path.name.startswith("."))
+
+
+def copy_run(folder: Path, target: Path) -> None:
+    """Copy what a run needs to predict into another folder."""
+    for path in needed(folder):
+        place = target / path.relative_to(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, place)
+
+
+def pack(folder: Path, path: Path) -> None:
+    """Write a run as a .zip file, whole or not at all."""
+    if path.suffix != ".zip":
+        raise ValueError(f"{path}: expected a name that ends in .zip")
+    files = needed(folder)
+    with whole_file(path) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in files:
+            archive.write(each, each.relative_to(folder).as_posix())
+
+
+def temporary_folder(owner: object) -> Path:
+    """A folder that goes when its owner does."""
+    folder = tempfile.mkdtemp(prefix="funcattn-")
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Write the run in a .zip file into a folder."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            _check(path, members)
+            for member in members:
+                place = Path(folder, *PurePosixPath(member.filename).parts)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as source, place.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{path}: expected a run of `funcattn pack`, got {error}") from error
+
+
+def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Refuse what would be written outside of the folder, or would fill the disk."""
+    for member in members:
+        place = PurePosixPath(member.filename)
+        if (
+            place.is_absolute()
+            or ".." in place.parts
+            or "\\" in member.filename
+            or ":" in str(place)
+        ):
+            raise ValueError(f"{path}: expected files of a run, got {member.filename!r}")
+    size = sum(member.file_size for member in members)
+    if size > MOST_BYTES or len(members) > MOST_FILES:
+        raise ValueError(
+            f"{path}: expected a run of at most {MOST_FILES} files and {MOST_BYTES:,} bytes, got "
+            f"{len(members)} files of {size:,} bytes"
+        )

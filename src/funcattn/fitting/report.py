@@ -1,0 +1,141 @@
+"""The report of a surrogate: its test beside yardsticks, where it errs, how it was made."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from funcattn.data import Sample, Store, collate
+from funcattn.fitting.yardsticks import neighbours
+from funcattn.tasks.base import Splits
+from funcattn.tasks.own import Own
+from funcattn.training.report import describe_run
+from funcattn.viz import write_run_report
+from funcattn.viz.report import Section, Table
+
+if TYPE_CHECKING:
+    from funcattn.fitting.fitted import FittedSurrogate
+
+WORST = 5
+
+
+def write_surrogate_report(surrogate: "FittedSurrogate", path: Path) -> Path:
+    """Write the report; the test cases are drawn from the data of the fit, or read again."""
+
+    splits = surrogate.splits()
+    task = surrogate.task
+    described = describe_run(surrogate.run, Store(surrogate.run.folder), task=task)
+    sections = [*_yardsticks(surrogate), *_worst(surrogate), *_regions(task, surrogate, splits)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_run_report(path, replace(described, first=sections, title=_title(surrogate)))
+    return path
+
+
+def _title(surrogate: "FittedSurrogate") -> str:
+    given = [each.name for each in surrogate.data.inputs] or ["geometry"]
+    sought = [each.name for each in surrogate.data.outputs]
+    return f"{', '.join(given)} to {', '.join(sought)}"
+
+
+def _yardsticks(surrogate: "FittedSurrogate") -> Iterator[Section]:
+    own = surrogate.data
+    names = [] if own.classes else [each.name for each in own.outputs]
+    units = {each.name: f" [{each.unit}]" if each.unit else "" for each in own.outputs}
+    found = {"this surrogate": surrogate.run.record["test"], **surrogate.comparison}
+    ranked = sorted(found.items(), key=lambda item: item[1]["error"])
+    rows = [
+        (label, f"{numbers['error']:.4g}", *(f"{numbers[name]:.4g}" for name in names))
+        for label, numbers in ranked
+    ]
+    place = [label for label, _ in ranked].index("this surrogate")
+    text = (
+        "The error of a field is the root mean square error over the deviation of the field in "
+        "training; the first column is the mean over the fields, the others are in their units. "
+        + " ".join(surrogate.remarks())
+    )
+    if own.classes:
+        text = "The error is the share of points with a wrong label. " + " ".join(
+            surrogate.remarks()
+        )
+    headings = ("prediction of the test cases", "error", *(f"{n}{units[n]}" for n in names))
+    yield Section("Beside yardsticks", text, [Table(headings, rows, strong=place)])
+
+
+def _worst(surrogate: "FittedSurrogate") -> Iterator[Section]:
+    """The test cases with the largest errors, by name."""
+    note = json.loads((surrogate.run.folder / "surrogate.json").read_text())
+    names, values = note["cases"]["test"], surrogate.run.record["test_values"]
+    order = np.argsort(-np.array(values["error"]))[:WORST]
+    fields = [name for name in values if name != "error" and not name.endswith(" normalised")]
+    rows = [
+        (names[i], f"{values['error'][i]:.4g}", *(f"{values[name][i]:.4g}" for name in fields))
+        for i in order.tolist()
+    ]
+    yield Section("Worst cases", "", [Table(("case", "error", *fields), rows)])
+
+
+def _regions(task: Own, surrogate: "FittedSurrogate", splits: Splits) -> Iterator[Section]:
+    """Errors near the boundary of the points and far from it."""
+    errors = errors_by_region(task, surrogate.run.network, splits)
+    if not errors:
+        return
+    rows = [(name, f"{near:.4g}", f"{far:.4g}") for name, (near, far) in errors.items()]
+    text = (
+        "Root mean square errors at the tenth of the points nearest to the boundary of each case, "
+        "and at all others. A point counts as the nearer to the boundary the more its neighbours "
+        "lie on one side of it."
+    )
+    yield Section("Near the boundary", text, [Table(("field", "near", "far"), rows)])
+
+
+@torch.no_grad()
+def errors_by_region(
+    task: Own, network: torch.nn.Module, splits: Splits
+) -> dict[str, tuple[float, float]]:
+    """Of each field, the root mean square error near the boundary and elsewhere, over the test."""
+    if task.data.classes:
+        return {}
+    sums: dict[str, list[float]] = {each.name: [0.0, 0.0] for each in task.data.outputs}
+    counts: dict[str, list[float]] = {each.name: [0.0, 0.0] for each in task.data.outputs}
+    dtype = next(network.parameters()).dtype
+    for place in range(len(splits.test)):
+        sample = splits.test[place]
+        guess = task.predict(network, collate([sample]).to("cpu", dtype))[0]
+        near = near_boundary(sample)
+        start = 0
+        for each in task.data.outputs:
+            channels = slice(start, start + each.channels)
+            start += each.channels
+            squares = (guess - sample.target)[..., channels].double().square()
+            for side, chosen in enumerate((near, ~near)):
+                part = squares[torch.from_numpy(chosen)]
+                known = ~part.isnan()
+                sums[each.name][side] += float(part[known].sum())
+                counts[each.name][side] += float(known.sum())
+    return {
+        name: (
+            float(np.sqrt(sums[name][0] / max(counts[name][0], 1))),
+            float(np.sqrt(sums[name][1] / max(counts[name][1], 1))),
+        )
+        for name in sums
+    }
+
+
+def near_boundary(
+    sample: Sample, share: float = 0.1, around: int = 12
+) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """The share of the points (n,) whose neighbours lie most to one side of them."""
+    points = sample.positions.double().numpy()
+    places, distances = neighbours(points, points, min(around + 1, len(points)))
+    reach = np.maximum(distances[:, -1:], np.finfo(float).tiny)
+    lopsided = np.linalg.norm((points[places].mean(1) - points) / reach, axis=1)
+    chosen = np.zeros(len(points), bool)
+    chosen[np.argsort(-lopsided, kind="stable")[: max(round(share * len(points)), 1)]] = True
+    return chosen
+
+
+__all__ = ["errors_by_region", "near_boundary", "write_surrogate_report"]

@@ -1,0 +1,164 @@
+"""Muon for many matrices at once: those of equal shape go through one batched iteration.
+
+Which parameters hold matrices, and on which axes, is for the modules to say: a linear map has one
+(outputs, inputs), a mode-wise map a stack of them, real or complex. `matrices_of` collects them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+
+from funcattn.models import matrices_for_muon
+from funcattn.models.fno import FNO, FourierMultiplier
+
+_COEFFICIENTS = (3.4445, -4.775, 2.0315)
+"""Of the quintic iteration, as in the published optimiser."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """How a parameter is read as a stack of matrices (..., outputs, inputs).
+
+    outputs, inputs: the axes of a matrix; all others count matrices. paired: the last axis holds
+    real and imaginary part, and the matrices are complex.
+    """
+
+    outputs: int = 0
+    inputs: int = 1
+    paired: bool = False
+
+    def read(self, parameter: Tensor) -> Tensor:
+        """The stack, (k outputs inputs), complex where it is paired."""
+        values = torch.view_as_complex(parameter.contiguous()) if self.paired else parameter
+        stacked = values.movedim((self.outputs, self.inputs), (-2, -1))
+        return stacked.reshape(-1, *stacked.shape[-2:])
+
+    def write(self, stack: Tensor, like: Tensor) -> Tensor:
+        """A stack with the axes of the parameter that it belongs to."""
+        shape = list(like.shape[:-1] if self.paired else like.shape)
+        sizes = [shape[self.outputs], shape[self.inputs]]
+        counts = [
+            size
+            for axis, size in enumerate(shape)
+            if axis not in (self.outputs % len(shape), self.inputs % len(shape))
+        ]
+        values = stack.reshape(*counts, *sizes).movedim((-2, -1), (self.outputs, self.inputs))
+        return torch.view_as_real(values.resolve_conj()) if self.paired else values
+
+
+class BatchedMuon(torch.optim.Optimizer):
+    """Muon (Jordan et al., 2024) in full precision, batched over matrices of equal shape.
+
+        B <- m B + (1 - m) G,   U = (1 - m) G + m B                      (Nesterov's momentum)
+        X = U / ||U||_F,   X <- a X + (b X X^H + c (X X^H)^2) X          (five times)
+        W <- (1 - r w) W - r sqrt(max(1, outputs / inputs)) X
+
+    with rate r and weight decay w. Each matrix of a stack is orthogonalised by itself. Complex
+    matrices are orthogonalised as such, which is the same as to orthogonalise [[Re, -Im], [Im, Re]]
+    at half the cost: X then tends to the unitary factor of U. (Real and imaginary part taken as two
+    matrices would not: the result would depend on the phase of the mode.)
+
+    Relative to `torch.optim.Muon`: the same equations in the precision of the gradient (float32 at
+    least) instead of bfloat16, and one call for all matrices of a shape instead of one for each.
+
+    parameters: with how each is read; a matrix, by default.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[nn.Parameter, Matrices] | Iterable[nn.Parameter],
+        lr: float = 1e-2,
+        *,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        steps: int = 5,
+    ) -> None:
+        if not isinstance(parameters, Mapping):
+            parameters = dict.fromkeys(parameters, Matrices())
+        for parameter, how in parameters.items():
+            if parameter.ndim - how.paired < 2 or parameter.is_complex():
+                raise ValueError(
+                    "parameters: expected real matrices, or stacks of them, got one of shape "
+                    f"{tuple(parameter.shape)} and {parameter.dtype}; give others to AdamW"
+                )
+        self._how = list(parameters.values())
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "steps": steps}
+        super().__init__(list(parameters), defaults)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One step on the gradients that are there."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        (group,) = self.param_groups
+        alike: dict[tuple[Any, ...], list[tuple[Tensor, Matrices, Tensor, bool]]] = {}
+        for parameter, how in zip(group["params"], self._how, strict=True):
+            if parameter.grad is None:
+                continue
+            state = self.state[parameter]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(parameter.grad)
+            buffer = state["momentum_buffer"]
+            buffer.lerp_(parameter.grad, 1 - group["momentum"])
+            stack = how.read(parameter.grad.lerp(buffer, group["momentum"]))
+            stack = stack.to(torch.promote_types(stack.dtype, torch.float32))
+            tall = stack.shape[-2] > stack.shape[-1]
+            stack = stack.mH if tall else stack
+            kind = (tuple(stack.shape[1:]), stack.dtype, stack.device)
+            alike.setdefault(kind, []).append((parameter, how, stack, tall))
+        for members in alike.values():
+            stacks = torch.cat([stack for *_, stack, _ in members])
+            sizes = [len(stack) for *_, stack, _ in members]
+            results = orthogonalised(stacks, group["steps"]).split(sizes)
+            for (parameter, how, _, tall), result in zip(members, results, strict=True):
+                outputs, inputs = result.shape[:0:-1] if tall else result.shape[1:]
+                rate = group["lr"] * max(1.0, outputs / inputs) ** 0.5
+                update = how.write(result.mH if tall else result, parameter)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(update.to(parameter.dtype), alpha=-rate)
+        return loss
+
+
+def orthogonalised(stack: Tensor, steps: int = 5) -> Tensor:
+    """Matrices (k r c), r <= c, with their singular values brought near 1 by Newton-Schulz."""
+    a, b, c = _COEFFICIENTS
+    norm = torch.linalg.vector_norm(stack, dim=(-2, -1), keepdim=True)
+    x = stack / norm.clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mH
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+def matrices_of(model: nn.Module) -> dict[nn.Parameter, Matrices]:
+    """The matrices inside a network, between its lift and its head, and how each is read.
+
+    Those that the network declares for Muon, and stacks of matrices in its layers. A module tells
+    of such by an attribute `stacks`, by the names of its own parameters: {"weight": (outputs axis,
+    inputs axis, paired)}.
+    """
+    read = dict.fromkeys(matrices_for_muon(model), Matrices())
+    for module in model.modules():
+        for name, axes in _stacks(module).items():
+            read[module.get_parameter(name)] = Matrices(*axes)
+    return {parameter: how for parameter, how in read.items() if parameter.requires_grad}
+
+
+def _stacks(module: nn.Module) -> Mapping[str, tuple[int, int, bool]]:
+    if isinstance(module, FNO):  # whose linear maps are convolutions of one point
+        return {f"linears.{i}.weight": (0, 1, False) for i in range(len(module.linears))}
+    if isinstance(module, FourierMultiplier) and len(module.parts) == 1:
+        return {"parts.0": (1, 0, True)}  # (i o *modes 2), not factorised
+    stacks: Mapping[str, tuple[int, int, bool]] = getattr(module, "stacks", {})
+    return stacks

@@ -1,0 +1,353 @@
+"""A race: several networks, each with the same CPU time on one core, on one task.
+
+1. The step of a network is measured in a fresh process, in CPU seconds. The budget over the step is
+   the number of its steps, and its schedule ends with the last of them. CPU seconds are longer on
+   a busy machine, which shares its caches: so a fixed piece of work is timed after every step, and
+   the step counts in units of that work, whose least time is measured once for all networks.
+2. Five rates are tried on the training data, each for a tenth of the budget, and one is chosen by
+   the error on validation data. All networks get the same five.
+3. For each seed the network is trained for the whole budget. The final weights or their moving
+   average are chosen on validation data, and the test data are read once.
+
+Every piece is one line of JSON, written when it is done. A race that was stopped goes on after its
+last whole piece. The time for validation is not in the budget.
+
+`recipe` says how all networks are trained. "shared" is one recipe for all: start by fan-in, Fourier
+features of the positions, small batches, Muon for all matrices, moving average of the weights, one
+cycle. "task" is the optimisation that the task has for its own network.
+"""
+
+import json
+import math
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from funcattn.data import Store
+from funcattn.models import NormalisedNetwork, build_model
+from funcattn.nn.operator import FourierFeatures, start_by_fan_in
+from funcattn.problem import Field, Problem
+from funcattn.provenance import facts
+from funcattn.settings import OptimisationSettings, Profile, changed
+from funcattn.tasks import TASKS, Task
+from funcattn.training.lap import Lap, error_of, goodness
+from funcattn.training.settings import default_settings
+
+RecipeName = Literal["shared", "task"]
+RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""What the recipe's rates are multiplied by in the search."""
+_SEARCHED = 0.1
+"""Part of the budget that each rate of the search gets."""
+_MEASURED = (5, 15)
+"""Steps before the measurement, and steps that are measured."""
+
+SHARED = OptimisationSettings(
+    optimiser="muon_batched",
+    batch=4,
+    rate=2e-3,
+    muon_rate=2e-2,
+    weight_decay=0.0,
+    warm_up=0.1,
+    clip=1.0,
+    ema=0.99,
+)
+"""The recipe for all, before the search of its rate."""
+
+ELSEWHERE: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
+    "darcy": lambda data: {"use_every": data.use_every // 2},
+    "burgers": lambda data: {"test_every": data.use_every},
+}
+"""Other resolutions at which the test samples of a task are read too: changes of data settings."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A network in a race: its name in the registry, and changes to its settings for the task."""
+
+    model: str
+    network: Mapping[str, Any] = field(default_factory=dict)
+    optimisation: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The model with what is changed."""
+        changes = {**self.network, **self.optimisation}
+        return " ".join([self.model, *(f"{name}={value}" for name, value in changes.items())])
+
+
+@dataclass(frozen=True)
+class Start:
+    """An entrant at the start of a race: all that decides its numbers but rate, steps and seed."""
+
+    name: str
+    """Of the task."""
+    entrant: Entrant
+    recipe: RecipeName
+    profile: Profile
+    cache: Path
+
+    @property
+    def task(self) -> Task:
+        """The task with the settings of the entrant."""
+        settings = default_settings(self.name, self.profile, "modern", self.entrant.model)
+        if self.recipe == "shared":
+            settings = replace(settings, optimisation=SHARED)
+        changes = {"network": self.entrant.network, "optimisation": self.entrant.optimisation}
+        return TASKS[self.name](changed(settings, changes))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that decide the numbers, without those that the race decides itself."""
+        settings = asdict(self.task.settings)
+        for unused in ("seed", "checkpoint_seconds"):
+            settings.pop(unused, None)
+        settings["optimisation"].pop("epochs")
+        return settings
+
+    def lap(self, *, steps: int, factor: float = 1.0, seed: int = 0) -> Lap:
+        """A training with rates times a factor, not run yet."""
+        task = self.task
+        how = task.settings.optimisation
+        scaled = replace(how, rate=factor * how.rate, muon_rate=factor * how.muon_rate)
+        task = TASKS[self.name](replace(task.settings, optimisation=scaled, seed=seed))
+        model = network_of(task, self.recipe)
+        return Lap(task, task.splits(Store(self.cache)), model, steps=steps, seed=seed)
+
+    def measured(self) -> dict[str, Any]:
+        """The step in this process: in units of `unit_seconds`, with memory and parameters."""
+        torch.set_num_threads(1)
+        before, counted = _MEASURED
+        lap = self.lap(steps=before + counted)
+        base = _peak_megabytes()
+        units: list[float] = []
+        lap.run(watch=False, after_step=lambda: units.append(unit_seconds()))
+        ratios = [step / unit for step, unit in zip(lap.spent, units, strict=True)]
+        return {
+            "step_units": statistics.median(ratios[before:]),
+            "megabytes": round(_peak_megabytes() - base, 1),
+            "parameters": _count(lap.model),
+        }
+
+    def tried(self, factor: float, steps: int) -> dict[str, Any]:
+        """A rate of the search: the better validation error of final and averaged weights."""
+        lap = self.lap(steps=max(round(_SEARCHED * steps), 10), factor=factor).run(watch=False)
+        return {"validation": lap.chosen()[0], "cpu_seconds": round(lap.seconds, 2)}
+
+    def finished(self, factor: float, steps: int, seed: int) -> dict[str, Any]:
+        """A whole training, and its one test."""
+        lap = self.lap(steps=steps, factor=factor, seed=seed).run()
+        validation, averaged = lap.chosen()
+        model = lap.averaged if averaged else lap.model
+        line = {
+            "validation": validation,
+            "averaged": averaged,
+            "test": error_of(lap.task, model, lap.splits.test),
+            "steps": steps,
+            "cpu_seconds": round(lap.seconds, 2),
+            "curve": lap.curve,
+            "parameters": _count(model),
+            "data": lap.splits.fingerprint,
+        }
+        if self.name in ELSEWHERE:
+            other = ELSEWHERE[self.name](lap.task.settings.data)
+            task = TASKS[self.name](changed(lap.task.settings, {"data": other}))
+            samples = task.splits(Store(self.cache)).test
+            line["test_elsewhere"] = {**other, "test": error_of(task, model, samples)}
+        return line
+
+
+def unit_seconds(times: int = 1) -> float:
+    """CPU seconds of a fixed piece of work, not unlike that of a layer: the least of so many."""
+    x, weight = torch.ones(2048, 64), torch.eye(64)
+    least = math.inf
+    for _ in range(times):
+        began = time.process_time()
+        y = x
+        for _ in range(4):
+            y = F.layer_norm(F.gelu(y @ weight), (64,))
+        least = min(least, time.process_time() - began)
+    return least
+
+
+class Featured(nn.Module):
+    """Another network, which also gets Fourier features of the positions as input values."""
+
+    def __init__(self, network: nn.Module, features: FourierFeatures) -> None:
+        super().__init__()
+        self.network, self.features = network, features
+
+    def forward(
+        self,
+        positions: Tensor,
+        values: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        **points: Any,
+    ) -> Tensor:
+        """The other network's fields."""
+        if mask is not None:
+            positions = positions.masked_fill(~mask.unsqueeze(-1), 0)
+        more = self.features(positions)
+        known = more if values is None else torch.cat([values, more], dim=-1)
+        return self.network(positions, known, mask=mask, **points)
+
+
+def network_of(task: Task, recipe: RecipeName) -> NormalisedNetwork:
+    """The task's network, with the recipe's start and features where it does not have them.
+
+    `functional_operator` has both of its own.
+    """
+    settings, problem = task.settings, task.problem
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(settings.seed)
+        if recipe == "task" or settings.model == "functional_operator":
+            network = build_model(settings.model, settings.network, problem)
+        else:
+            features = _features(problem)
+            more = Field("features of the position", features.channels)
+            wider = replace(problem, inputs=(*problem.inputs, more))
+            network = build_model(settings.model, settings.network, wider)
+            start_by_fan_in(network)
+            network = Featured(network, features)
+    return NormalisedNetwork(
+        network,
+        space=problem.space,
+        inputs=problem.input_channels,
+        outputs=problem.output_channels,
+        normalise_inputs="input" in task.normalised,
+        normalise_outputs="output" in task.normalised,
+    )
+
+
+class Records:
+    """The lines of a race: one for each piece that is done, found again by what decides it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[dict[str, Any]] = []
+        for text in path.read_text().splitlines() if path.exists() else []:
+            try:
+                self.lines.append(json.loads(text))
+            except ValueError:
+                continue  # cut when the race was killed; its piece is made again
+
+    def piece(
+        self, key: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """The line with this key; where there is none it is made and written."""
+        wanted = json.loads(json.dumps(key))
+        for line in self.lines:
+            if line.get("key") == wanted:
+                return line
+        line = {"key": wanted, **make(), "command": " ".join(sys.argv), **facts()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = self.path.read_text() if self.path.exists() else ""
+        cut = bool(text) and not text.endswith("\n")
+        with self.path.open("a") as file:
+            file.write(("\n" if cut else "") + json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.lines.append(line)
+        return line
+
+
+def race(
+    name: str,
+    entrants: Sequence[Entrant],
+    *,
+    budget: float,
+    seeds: Sequence[int] = (0, 1, 2),
+    cache: Path,
+    folder: Path,
+    recipe: RecipeName = "shared",
+    profile: Profile = "cpu",
+    tell: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+) -> list[dict[str, Any]]:
+    """Run a race and return its finished trainings, one for each entrant and seed.
+
+    budget: CPU seconds of each training. cache: where data is kept. folder: the lines are in
+    `{folder}/{name}.jsonl`. tell: called with a line of text after each piece.
+    """
+    if not budget > 0 or not seeds or not entrants:
+        raise ValueError(
+            f"race: expected a positive budget, entrants and seeds, got {budget}, "
+            f"{len(entrants)} entrants and {len(seeds)} seeds"
+        )
+    records = Records(folder / f"{name}.jsonl")
+    results: list[dict[str, Any]] = []
+    for entrant in entrants:
+        results += _raced(
+            Start(name, entrant, recipe, profile, cache), records, budget, seeds, tell
+        )
+    return results
+
+
+def _raced(
+    start: Start,
+    records: Records,
+    budget: float,
+    seeds: Sequence[int],
+    tell: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """Measurement, search and trainings of one entrant."""
+    label, task = start.entrant.label, start.task
+    known: dict[str, Any] = {"task": start.name, "recipe": start.recipe, "settings": start.settings}
+    machine = {name: facts()[name] for name in ("machine", "threads")}
+    unit = records.piece(
+        {"piece": "unit", **machine}, lambda: {"seconds": _in_a_process(unit_seconds, 1000)}
+    )
+    step = records.piece({"piece": "step", **known}, lambda: _in_a_process(start.measured))
+    seconds = step["step_units"] * unit["seconds"]
+    steps = max(round(budget / seconds), 20)
+    tell(f"{label}: {1000 * seconds:.1f} ms per step, {steps} steps")
+    known["budget"] = budget
+    tried: dict[float, float] = {}
+    for factor in RATE_FACTORS:
+        key = {"piece": "rate", **known, "factor": factor}
+        line = records.piece(key, lambda factor=factor: start.tried(factor, steps))  # type: ignore[misc]
+        tried[factor] = line["validation"]
+        tell(f"{label}: rates times {factor:g}: validation {tried[factor]:.4g}")
+    best = max(tried, key=lambda factor: goodness(tried[factor], task))
+    results = []
+    for seed in seeds:
+        key = {"piece": "run", **known, "factor": best, "seed": seed}
+        line = records.piece(key, lambda seed=seed: start.finished(best, steps, seed))  # type: ignore[misc]
+        tell(f"{label}, seed {seed}: test {line['test']:.4g}")
+        results.append({**step, **line, "entrant": label})
+    return results
+
+
+def _in_a_process(measure: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns in a process that has done nothing else."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure, arguments)
+
+
+def _features(problem: Problem) -> FourierFeatures:
+    return FourierFeatures(
+        problem.space,
+        lower=problem.lower,
+        upper=problem.upper,
+        periodic=problem.periodic and problem.grid,
+    )
+
+
+def _count(model: NormalisedNetwork) -> int:
+    return sum(p.numel() for p in model.network.parameters())
+
+
+def _peak_megabytes() -> float:
+    """Of this process, since its start."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
