@@ -1,10 +1,10 @@
-"""Ours, the reference form and the fastest rival, each alone in its process, as in training.
+"""Ours, the reference form and the fastest baseline, each alone in its process, as in training.
 
     python benchmarks/alone.py
 
 `funcattn bench` lets all candidates take turns in one process, where the memory that one holds
 changes what the allocator does for the next. Here processes take turns instead: ours, reference,
-rival, ours, ..., with the default allocator and with one that keeps its pages. Writes
+baseline, ours, ..., with the default allocator and with one that keeps its pages. Writes
 results/alone.json: the median of the calls of each process, and the ratios of the medians over
 processes. Width 128, 64 bases, float32, one thread. Stopped at any moment, the same command goes
 on; half an hour.
@@ -23,8 +23,8 @@ import torch
 from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
 from funcattn.bench.measure import calls, inputs
 from funcattn.bench.runner import ALLOCATORS, Allocator, environment_of
+from funcattn.files import write_text
 from funcattn.provenance import facts
-from funcattn.training.checkpoint import write_whole
 
 CASES: dict[str, tuple[Part, int, int]] = {
     "layer, 8 heads, 16,384 points": ("layer", 8, 2**14),
@@ -98,7 +98,7 @@ def main() -> None:
     for case in CASES:
         if case not in cases:
             cases[case] = compared(case)
-            write_whole(RESULT, json.dumps({"cases": cases, **record}, indent=1) + "\n")
+            write_text(RESULT, json.dumps({"cases": cases, **record}, indent=1) + "\n")
         print(case, json.dumps(cases[case]), flush=True)
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from funcattn.cli.terminal import CACHE
 from funcattn.data import Store
 from funcattn.provenance import facts
 from funcattn.tasks import TASKS, Generated
-from funcattn.terminal import CACHE
 
 RESULTS = Path(__file__).parent.parent / "results" / "data_statistics.json"
 

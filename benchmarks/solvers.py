@@ -40,7 +40,7 @@ RESULTS = Path(__file__).parent.parent / "results" / "solvers.json"
 
 
 @dataclass(frozen=True)
-class Case:
+class SolverCase:
     """A solver at one size."""
 
     make: Callable[..., Mapping[str, Any]]
@@ -50,26 +50,26 @@ class Case:
 
 
 CASES = {
-    "burgers 8192": Case(burgers.sample, {"points": 8192}, 0.0045),
-    "darcy 421": Case(darcy.sample, {"nodes": 421}, 0.50),
-    "darcy 211": Case(darcy.sample, {"nodes": 211}, 0.16),
-    "darcy 85": Case(darcy.sample, {"nodes": 85}, 0.04),
-    "darcy_notch 101": Case(darcy_notch.sample, {"nodes": 101}, 0.0039),
-    "navier_stokes 64": Case(navier_stokes.sample, {"points": 64, "keep": 64}, 0.43),
-    "navier_stokes 128": Case(navier_stokes.sample, {"points": 128, "keep": 64}, 2.2),
-    "elasticity 972": Case(elasticity.sample, {}, 0.034),
-    "airfoil 221 x 51": Case(airfoil.sample, {}, 5.5),
-    "pipe 129": Case(pipe.sample, {}, 2.45),
-    "plasticity 101 x 31": Case(plasticity.sample, {}, 12.0),
-    "plasticity 51 x 16": Case(plasticity.sample, {"columns": 51, "rows": 16}, 1.7),
-    "panel 32000": Case(panel.sample, {}, 2.04),
-    "openfoam coarse": Case(openfoam.sample, {"mesh": "coarse"}, 5.0),
-    "openfoam fine": Case(openfoam.sample, {"mesh": "fine"}, 34.0),
-    "navier_stokes 256": Case(navier_stokes.sample, {"points": 256, "keep": 64}, 17.5),
+    "burgers 8192": SolverCase(burgers.sample, {"points": 8192}, 0.0045),
+    "darcy 421": SolverCase(darcy.sample, {"nodes": 421}, 0.50),
+    "darcy 211": SolverCase(darcy.sample, {"nodes": 211}, 0.16),
+    "darcy 85": SolverCase(darcy.sample, {"nodes": 85}, 0.04),
+    "darcy_notch 101": SolverCase(darcy_notch.sample, {"nodes": 101}, 0.0039),
+    "navier_stokes 64": SolverCase(navier_stokes.sample, {"points": 64, "keep": 64}, 0.43),
+    "navier_stokes 128": SolverCase(navier_stokes.sample, {"points": 128, "keep": 64}, 2.2),
+    "elasticity 972": SolverCase(elasticity.sample, {}, 0.034),
+    "airfoil 221 x 51": SolverCase(airfoil.sample, {}, 5.5),
+    "pipe 129": SolverCase(pipe.sample, {}, 2.45),
+    "plasticity 101 x 31": SolverCase(plasticity.sample, {}, 12.0),
+    "plasticity 51 x 16": SolverCase(plasticity.sample, {"columns": 51, "rows": 16}, 1.7),
+    "panel 32000": SolverCase(panel.sample, {}, 2.04),
+    "openfoam coarse": SolverCase(openfoam.sample, {"mesh": "coarse"}, 5.0),
+    "openfoam fine": SolverCase(openfoam.sample, {"mesh": "fine"}, 34.0),
+    "navier_stokes 256": SolverCase(navier_stokes.sample, {"points": 256, "keep": 64}, 17.5),
 }
 
 
-def seconds(case: Case, samples: int) -> list[float]:
+def seconds(case: SolverCase, samples: int) -> list[float]:
     """CPU seconds of each sample, rejected draws included, after one that warms and compiles."""
     took = []
     for index in range(-1, samples):

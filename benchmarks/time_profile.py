@@ -23,8 +23,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
 from funcattn.bench.measure import KINDS, calls, inputs
+from funcattn.files import write_text
 from funcattn.provenance import facts
-from funcattn.training.checkpoint import write_whole
 
 ROUNDS = 10
 RESULT = Path("results/time_profile.json")
@@ -49,7 +49,7 @@ OPERATIONS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class ProfiledCall:
     """One call that is looked into."""
 
     part: Part
@@ -75,10 +75,10 @@ class Case:
 
 
 CASES = {
-    "layer, 8 heads, forward": Case("layer", 8, 2**14, KINDS["layer"][0]),
-    "layer, 8 heads, forward + backward": Case("layer", 8, 2**14, KINDS["layer"][1]),
-    "layer, 1 head, forward": Case("layer", 1, 2**14, KINDS["layer"][0]),
-    "network, 972 points, training step": Case("model", 8, 972, KINDS["model"][1]),
+    "layer, 8 heads, forward": ProfiledCall("layer", 8, 2**14, KINDS["layer"][0]),
+    "layer, 8 heads, forward + backward": ProfiledCall("layer", 8, 2**14, KINDS["layer"][1]),
+    "layer, 1 head, forward": ProfiledCall("layer", 1, 2**14, KINDS["layer"][0]),
+    "network, 972 points, training step": ProfiledCall("model", 8, 972, KINDS["model"][1]),
 }
 
 
@@ -147,7 +147,7 @@ def main() -> None:
     command = shlex.join(["python", *sys.argv])
     numbers = {"milliseconds": found, "forward, in the cache": cached}
     record = {**numbers, "command": command, "seed": 0, **facts()}
-    write_whole(RESULT, json.dumps(record, indent=1) + "\n")
+    write_text(RESULT, json.dumps(record, indent=1) + "\n")
     print(json.dumps(numbers, indent=1))
 
 

@@ -31,6 +31,7 @@ import tyro
 from torch import Tensor
 
 from funcattn import FunctionalAttention, OperatorTransformer
+from funcattn.files import write_text
 from funcattn.nn.sharding import spread_points, sum_gradients
 from funcattn.ops.sharding import RankLostError, share_of_rank, sum_over_ranks
 from funcattn.provenance import facts
@@ -44,7 +45,6 @@ from funcattn.training.checkpoint import (
     restore_model,
     restore_optimiser,
     save_checkpoint,
-    write_whole,
 )
 
 WAVES = 2
@@ -154,7 +154,7 @@ def train(options: Options) -> None:
     say(f"test: relative error {error:.4f}")
     if rank == 0:
         record = {"test_error": error, "ranks": ranks, "settings": asdict(settings), **facts()}
-        write_whole(options.out / "record.json", json.dumps(record, indent=1))
+        write_text(options.out / "record.json", json.dumps(record, indent=1))
 
 
 def save(
@@ -208,7 +208,7 @@ def drawn(*place: int) -> torch.Generator:
 def say(text: str) -> None:
     """A line from the first rank."""
     if dist.get_rank() == 0:
-        print(text, flush=True)  # noqa: T201
+        print(text, flush=True)
 
 
 def _all_ranks() -> dist.ProcessGroup:

@@ -1,6 +1,8 @@
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jaxtyping
 import pytest
@@ -32,9 +34,9 @@ def assert_equal_to_rounding() -> Callable[[Tensor, Tensor], None]:
 @pytest.fixture
 def in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functional attention does the few points of a test as it does many, in chunks."""
-    from funcattn.nn import chunked
+    from funcattn.nn import execution
 
-    monkeypatch.setattr(chunked, "_FEW_VALUES", 0)
+    monkeypatch.setattr(execution, "_FEW_VALUES", 0)
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +49,32 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> "Store":
     store = Store(tmp_path_factory.getbasetemp() / "data")
     Darcy(Darcy.defaults("smoke", "modern")).splits(store)
     return store
+
+
+PATIENCE = 900.0
+"""Seconds that only a hang can reach, however busy the machine is."""
+
+
+def wait_until(
+    happened: Callable[[], object], process: "subprocess.Popen[Any] | None" = None
+) -> None:
+    """Wait for something to happen, which cannot any more when the process has ended."""
+    hopeless = time.monotonic() + PATIENCE
+    while not happened():
+        code = None if process is None else process.poll()
+        if code is not None and not happened():
+            assert process is not None
+            said = process.communicate()[0] if process.stdout else ""
+            pytest.fail(f"the process ended with {code}, and said {said}")
+        if time.monotonic() > hopeless:
+            pytest.fail(f"it did not happen within {PATIENCE} s")
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., None]:
+    """`until(happened, process)`: see `wait_until`."""
+    return wait_until
 
 
 @pytest.fixture

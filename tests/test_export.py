@@ -16,7 +16,7 @@ from torch.export import Dim
 
 from funcattn import FunctionalAttention, OperatorTransformer, functional_attention
 from funcattn.cli.export import Export
-from funcattn.data import Store, grid_positions
+from funcattn.data import Store, grid_positions, trapezoid_weights
 from funcattn.export import to_onnx
 from funcattn.models.operator_transformer import Mlp
 from funcattn.nn import GridFourierBasis, LatticeDistances, LearnedBasis, OrthonormalBasis
@@ -209,7 +209,8 @@ def test_a_trained_run_is_exported_in_real_units(
         share = torch.rand(3, positions.shape[1], 1, generator=torch.Generator().manual_seed(0))
         values = low + (high - low) * share
         expected = predictor.predict(positions, values, grid=grid)
-        got = run(path, {"positions": positions, "values": values})
+        weights = trapezoid_weights(grid).expand(3, -1)  # which the network was trained with
+        got = run(path, {"positions": positions, "values": values, "weights": weights})
         assert (got - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 

@@ -16,8 +16,8 @@ from funcattn import FunctionalAttention, OperatorTransformer, functional_attent
 from funcattn.export import to_onnx
 from funcattn.nn.bases import split_heads
 from funcattn.nn.points import Points
-from funcattn.ops import observe_systems
-from funcattn.ops.reference import functional_attention_reference
+from funcattn.ops import Solution
+from funcattn.ops.attention.reference import functional_attention_reference
 
 WIDTH, BASES = 64, 16
 BFLOAT16 = 2.0**-8
@@ -46,18 +46,14 @@ def reference(heads: int, n: int) -> Tensor:
         fields = [split_heads(make(x, here), heads) for make in (exact.to_query, exact.to_key)]
         value = split_heads(exact.to_value(x, here), heads)
         basis = exact.basis(x, here)
-        weight = exact.ridge().weight.expand(heads)
-        at_points = weights * mask
         out, _ = functional_attention_reference(
             *fields,
             value,
             basis,
             basis,
-            gram_scale=1 - weight,
-            ridge=weight,
-            projection="average",
-            query_weights=at_points,
-            key_weights=at_points,
+            ridge=exact.ridge(),
+            weights=weights,
+            mask=mask,
         )
         return exact.to_output(out.transpose(1, 2).flatten(2))  # (b, h, n, d) -> (b, n, h d)
 
@@ -170,10 +166,11 @@ def test_of_bfloat16_fields_sums_and_solves_are_in_float32(generator: torch.Gene
     query, key, value = torch.randn(3, 2, 2, 500, 5, generator=generator).bfloat16()
     basis = torch.randn(2, 2, 500, 7, generator=generator).softmax(-1).bfloat16()
     given = (query, key, value, basis, basis)
-    with torch.autocast("cpu", torch.bfloat16), observe_systems() as systems:
-        short = functional_attention(*given, ridge=1e-2)
+    seen: list[Solution] = []
+    with torch.autocast("cpu", torch.bfloat16):
+        short = functional_attention(*given, ridge=1e-2, show=seen.append)
     full = functional_attention(*(tensor.float() for tensor in given), ridge=1e-2)
-    assert [system.dtype for system in systems] == [torch.float32]
+    assert [solution.system.dtype for solution in seen] == [torch.float32]
     # Nothing is rounded to bfloat16 but the result.
     torch.testing.assert_close(short, full.bfloat16(), rtol=0, atol=0)
 

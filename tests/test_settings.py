@@ -1,12 +1,12 @@
 import tomllib
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pytest
 
 from funcattn.settings import (
     DataSettings,
-    NetworkSettings,
+    FunctionalSettings,
     OptimisationSettings,
     RunSettings,
     changed,
@@ -31,7 +31,7 @@ def test_values_are_changed_where_they_are_named_and_nowhere_else() -> None:
         SETTINGS,
         seed=3,
         precision="64-true",
-        network=NetworkSettings(width=64, reach=1.0),
+        network=FunctionalSettings(width=64, reach=1.0),
         optimisation=OptimisationSettings(clip=0.5),
     )
     assert isinstance(new.network.reach, float)  # 1 in TOML is a whole number
@@ -46,17 +46,24 @@ def test_a_setting_may_be_taken_away_again() -> None:
 
 def test_the_settings_of_a_task_keep_their_kind() -> None:
     settings = Darcy.defaults("smoke", "paper")
-    new = changed(settings, {"data": {"stride": 4, "train": 2}})
+    new = changed(settings, {"data": {"use_every": 4, "train": 2}})
     assert type(new) is type(settings)
     assert type(new.data) is type(settings.data)
-    assert (new.data.stride, new.data.nodes) == (4, 17)
+    assert (new.data.use_every, new.data.nodes) == (4, 17)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sed": 1}, r"settings: expected one of task, model, seed, .*, got 'sed'"),
-        ({"network": {"widht": 1}}, r"settings\.network: expected one of width, .*, got 'widht'"),
+        ({"sed": 1}, r"settings: .* one of task, model, .*, got 'sed'; did you mean seed\?"),
+        (
+            {"network": {"widht": 1}},
+            r"\.network: expected one of width, .*; did you mean width\?",
+        ),
+        (
+            {"data": {"old_names": {}}},
+            r"settings\.data: expected one of train, .*, got 'old_names'",
+        ),
         ({"seed": 1.5}, r"settings\.seed: expected int, got 1\.5"),
         ({"seed": "1"}, r"settings\.seed: expected int, got '1'"),
         ({"seed": True}, r"settings\.seed: expected int, got True"),
@@ -67,7 +74,10 @@ def test_the_settings_of_a_task_keep_their_kind() -> None:
         ),
         ({"network": {"share_basis": 1}}, r"settings\.network\.share_basis: expected bool, got 1"),
         ({"precision": "16"}, r"precision: expected 32-true, 64-true, bf16-mixed, got '16'"),
-        ({"optimisation": {"optimiser": []}}, r"optimiser: expected adam, adamw, muon, got \[\]"),
+        (
+            {"optimisation": {"optimiser": []}},
+            r"optimiser: expected adam, adamw, muon, muon_batched, got \[\]",
+        ),
         ({"network": 3}, r"settings\.network: expected NetworkSettings, got 3"),
         ({"network": {"width": {"a": 1}}}, r"settings\.network\.width: expected int, got {'a': 1}"),
     ],
@@ -136,3 +146,39 @@ def test_samples_of_a_timed_task_are_visited_as_often_as_it_says() -> None:
     for name, task in TASKS.items():
         settings = task.defaults("smoke", "modern")
         assert task(settings).visits == getattr(settings.data, "visits", 1), name
+
+
+@dataclass(frozen=True)
+class Lists:
+    names: tuple[str, ...] = ()
+    sizes: tuple[int, ...] | None = None
+    kind: Literal["a", "b"] | None = None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"names": ["u", "p"]}, Lists(names=("u", "p"))),
+        ({"names": ()}, Lists()),
+        ({"sizes": [1, 2]}, Lists(sizes=(1, 2))),
+        ({"sizes": None, "kind": "b"}, Lists(kind="b")),
+    ],
+)
+def test_lists_of_words_and_of_whole_numbers_become_tuples(
+    changes: dict[str, Any], expected: Lists
+) -> None:
+    assert changed(Lists(), changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"names": "u"}, r"settings\.names: expected a list of words, got 'u'"),
+        ({"names": ["u", 1]}, r"settings\.names: expected a list of words, got \['u', 1\]"),
+        ({"sizes": [1.5]}, r"expected a list of whole numbers, NoneType, got \[1\.5\]"),
+        ({"kind": "c"}, r"settings\.kind: expected a, b, NoneType, got 'c'"),
+    ],
+)
+def test_lists_of_other_things_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        changed(Lists(), changes)

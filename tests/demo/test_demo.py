@@ -5,20 +5,26 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from funcattn.demo.run import run
-from funcattn.settings import NetworkSettings, OptimisationSettings
-from funcattn.tasks.darcy import DarcyData, DarcySettings
+from funcattn.demo.run import SETTINGS, run
+from funcattn.settings import FunctionalSettings, OptimisationSettings, RunSettings
+from funcattn.tasks.darcy import Darcy, DarcyData
+from funcattn.training.settings import saved_settings
 
-TINY = DarcySettings(
+ROOT = Path(__file__).parents[2]
+Start = Callable[[str], subprocess.Popen[str]]
+Until = Callable[..., None]
+
+TINY = RunSettings(
     task="darcy",
-    data=DarcyData(nodes=33, stride=4, train=24, validation=6, test=5),
-    network=NetworkSettings(width=16, layers=2, heads=2, bases=4, reach=1 / 8),
+    data=DarcyData(nodes=33, use_every=4, train=24, validation=6, test=5),
+    network=FunctionalSettings(width=16, layers=2, heads=2, bases=4, reach=1 / 8),
     optimisation=OptimisationSettings(optimiser="muon", epochs=3, batch=8, clip=1.0),
 )
 
@@ -71,52 +77,81 @@ if __name__ == "__main__":
     short = run.SETTINGS.data
     run.SETTINGS = replace(
         run.SETTINGS,
-        data=replace(short, nodes=33, stride=4, train=40, validation=4, test=4),
+        data=replace(short, nodes=33, use_every=4, train=40, validation=4, test=4),
         optimisation=replace(run.SETTINGS.optimisation, epochs=5000),
     )
     run.main()
 """
 
 
-@pytest.mark.parametrize("moment", ["making data", "training"])
-def test_an_interrupt_stops_everything_and_breaks_nothing(tmp_path: Path, moment: str) -> None:
-    script = tmp_path / "demo.py"
-    script.write_text(LONG)
-    making = moment == "making data"
-    seen = tmp_path / "runs/demo" / ("." if making else "functional-attention/settings.json")
-    demo = subprocess.Popen(
-        [sys.executable, *(["-m", "funcattn.demo"] if making else [str(script)])],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        # Tests that run in the background of a shell have Ctrl-C ignored; the demo must not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+@pytest.fixture
+def demo(tmp_path: Path, until: Until) -> Iterator[Start]:
+    """Starts the demo, and waits until it makes data or trains; nothing of it outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(moment: str) -> subprocess.Popen[str]:
+        script = tmp_path / "demo.py"
+        script.write_text(LONG)
+        making = moment == "making data"
+        process = subprocess.Popen(
+            [sys.executable, *(["-m", "funcattn.demo"] if making else [str(script)])],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            # Tests that run in the background of a shell have Ctrl-C ignored; the demo must not.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        started.append(process)
+        folder = tmp_path / "runs/demo"
+        seen = "*.shards" if making else "functional-attention/checkpoints/step-*"
+        until(lambda: list(folder.glob(seen)), process)
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left."""
     try:
-        deadline = time.monotonic() + 60
-        while not seen.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        time.sleep(0.5)
-        os.killpg(demo.pid, signal.SIGINT)
-        printed, _ = demo.communicate(timeout=30)
-    finally:
-        demo.kill()
-    assert demo.returncode == 130, printed
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("moment", ["making data", "training"])
+def test_an_interrupt_stops_everything_and_breaks_nothing(
+    tmp_path: Path, demo: Start, until: Until, moment: str
+) -> None:
+    process = demo(moment)
+    os.killpg(process.pid, signal.SIGINT)
+    printed, _ = process.communicate()
+    assert process.returncode == 130, printed
     assert "the same command goes on" in printed
     assert "Traceback" not in printed
     assert not (tmp_path / "runs/demo/report.html").exists()
-    assert group_ends(demo.pid, within=10), "a worker was left behind"
+    until(lambda: is_gone(process.pid))
 
 
-def group_ends(group: int, within: float) -> bool:
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "kill -9"])
+def test_no_worker_outlives_the_demo(demo: Start, until: Until, end: signal.Signals) -> None:
+    process = demo("training")
+    process.send_signal(end)
+    process.wait()
+    until(lambda: is_gone(process.pid))
+
+
+def test_the_demo_trains_as_its_record_and_the_documents_say() -> None:
+    record = json.loads((ROOT / "results" / "demo.json").read_text())
+    assert saved_settings(record["settings"]) == SETTINGS
+    assert "The demo has 2e-2" in (ROOT / "docs" / "training.md").read_text()
+    assert SETTINGS.optimisation.muon_rate == 2e-2
+    assert Darcy.defaults("cpu", "modern").optimisation.muon_rate == 1e-2

@@ -21,11 +21,10 @@ from funcattn.tasks import Task
 from funcattn.tasks.darcy import Darcy
 from funcattn.tasks.navier_stokes import NavierStokes
 from funcattn.tasks.plasticity import Plasticity
-from funcattn.training import run as run_module
 from funcattn.training.checkpoint import CheckpointError, restore_model
 from funcattn.training.loop import best_checkpoint
 from funcattn.training.run import train
-from funcattn.training.setup import RunError, build_surrogate
+from funcattn.training.setup import RunError, build_network
 
 GRID = (9, 9)
 N = 81
@@ -34,8 +33,6 @@ N = 81
 def trained(folder: Path, store: Store, **changes: Any) -> Path:
     settings = changed(Darcy.defaults("smoke", "modern"), {"optimisation": {"epochs": 2}} | changes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "describe_run", lambda *_: None)
-        patch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
         patch.setattr(os, "fsync", lambda _: None)
         train(settings, folder, store=store)
     return folder
@@ -93,7 +90,7 @@ def test_it_predicts_what_the_task_does_with_the_best_weights(
     run: Path, predictor: Predictor, samples: StackedSamples, arrays: dict[str, Any]
 ) -> None:
     task = Darcy(predictor.task.settings)
-    surrogate = build_surrogate(task).eval()
+    surrogate = build_network(task).eval()
     restore_model(surrogate, best_checkpoint(run).tensors["model"])
     with torch.no_grad():
         expected = task.predict(surrogate, collate([samples[i] for i in range(4)]))
@@ -184,9 +181,23 @@ def test_weights_change_the_prediction(free: Predictor, arrays: dict[str, Any]) 
     weights = np.where(np.arange(N) < 10, 2.0, 1.0)
     weighted = free.predict(arrays["positions"][0], values, weights=weights)
     twice = [np.concatenate([array, array[:10]]) for array in (arrays["positions"][0], values)]
-    np.testing.assert_allclose(weighted, free.predict(*twice)[:N], rtol=1e-5)
-    plain = free.predict(arrays["positions"][0], values)
-    assert np.abs(weighted - plain).max() > 10 * np.abs(weighted - free.predict(*twice)[:N]).max()
+    expected = free.predict(*twice, weights=np.ones(N + 10))[:N]
+    np.testing.assert_allclose(weighted, expected, rtol=1e-5)
+    plain = free.predict(arrays["positions"][0], values, weights=np.ones(N))
+    assert np.abs(weighted - plain).max() > 10 * np.abs(weighted - expected).max()
+
+
+def test_weights_of_training_are_not_forgotten(
+    free: Predictor, predictor: Predictor, arrays: dict[str, Any]
+) -> None:
+    expected = predictor.predict(**arrays, grid=GRID)
+    del arrays["weights"]
+    np.testing.assert_array_equal(predictor.predict(**arrays, grid=GRID), expected)
+    for call in (free.predict, free.encode):
+        with pytest.raises(ValueError, match="weights: expected the quadrature weights"):
+            call(**arrays)
+    with pytest.raises(ValueError, match="weights: expected the quadrature weights"):
+        free.predict_streamed(arrays["positions"][0], arrays["values"][0], out=None)
 
 
 @pytest.mark.usefixtures("as_a_user")
@@ -367,17 +378,19 @@ def test_tasks_in_time_are_encoded_at_a_time_or_not_at_all() -> None:
 
     def untrained(task: type[Task]) -> Predictor:
         settings = changed(task.defaults("smoke", "modern"), {"network": {"reach": None}})
-        made = Predictor(task(settings), build_surrogate(task(settings)))
+        made = Predictor(task(settings), build_network(task(settings)))
         made.surrogate.position_range[1] = made.surrogate.value_range[1] = 1
         return made
 
     plasticity = untrained(Plasticity)
-    mesh = rng.random((1, 30, 2)), rng.random((1, 30, Plasticity.inputs))
-    frames = plasticity.predict(*mesh)
-    last = plasticity.query(plasticity.encode(*mesh, time=1.0), *mesh)
+    mesh = rng.random((1, 30, 2)), rng.random((1, 30, Plasticity.problem.input_channels))
+    weights = rng.random((1, 30))
+    frames = plasticity.predict(*mesh, weights=weights)
+    last = plasticity.query(plasticity.encode(*mesh, time=1.0, weights=weights), *mesh)
     np.testing.assert_allclose(last, frames[:, :, -1], rtol=1e-5, atol=1e-7)
     with pytest.raises(ValueError, match="time: expected a number from 0 to 1 for plasticity"):
-        plasticity.encode(*mesh)
+        plasticity.encode(*mesh, weights=weights)
     flow = untrained(NavierStokes)
+    channels = NavierStokes.problem.input_channels
     with pytest.raises(ValueError, match="got navier_stokes, where frame follows frame"):
-        flow.encode(rng.random((1, 30, 2)), rng.random((1, 30, NavierStokes.inputs)))
+        flow.encode(rng.random((1, 30, 2)), rng.random((1, 30, channels)), weights=weights)

@@ -15,7 +15,6 @@ from funcattn.data import Store, grid_positions
 from funcattn.serve import load
 from funcattn.settings import changed
 from funcattn.tasks.darcy import Darcy
-from funcattn.training import run as run_module
 from funcattn.training.run import train
 
 Call = Callable[..., tuple[int, str, str]]
@@ -26,8 +25,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
     changes = {"optimisation": {"epochs": 1}, "network": {"reach": None}}
     folder = tmp_path_factory.mktemp("runs") / "points"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "describe_run", lambda *_: None)
-        patch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
         patch.setattr(os, "fsync", lambda _: None)
         train(changed(Darcy.defaults("smoke", "modern"), changes), folder, store=store)
     return folder
@@ -78,11 +75,15 @@ def test_a_mesh_in_files_is_predicted_into_a_file(
     assert {path.name for path in tmp_path.iterdir()} == {"mesh", "out.npy"}
 
 
-def test_weights_are_optional(call: Call, run: Path, mesh: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("mesh")
+def test_weights_of_training_are_not_forgotten(call: Call, run: Path) -> None:
     Path("mesh/weights.npy").unlink()
-    del mesh["weights"]
-    assert call("predict", run, "mesh", "-o", "out.npy", "--streamed")[0] == 0
-    np.testing.assert_allclose(np.load("out.npy"), load(run).predict(**mesh), rtol=1e-5, atol=1e-7)
+    code, _, err = call("predict", run, "mesh", "-o", "out.npy", "--streamed")
+    assert code == 1
+    assert (
+        "weights: expected the quadrature weights of the points, as darcy was trained with" in err
+    )
+    assert not Path("out.npy").exists()
 
 
 @pytest.mark.usefixtures("as_a_user", "mesh")
@@ -91,7 +92,7 @@ def test_weights_are_optional(call: Call, run: Path, mesh: dict[str, Any]) -> No
     [
         (("mesh", "-o", "out.npz", "--streamed"), "out: expected a name that ends in .npy"),
         (("nowhere", "-o", "out.npy", "--streamed"), "positions.npy"),
-        (("mesh", "-o", "there/out.npy", "--streamed"), "No such file or directory: 'there'"),
+        (("mesh", "-o", "there/out.npy", "--streamed"), "there/out.npy: expected a folder"),
         (("mesh", "-o", "out.npy", "--streamed", "--scratch", "there"), "No such file"),
         (("mesh", "-o", "out.npz", "--scratch", "."), "--scratch: expected --streamed with it"),
     ],

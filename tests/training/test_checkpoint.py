@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 import funcattn
-from funcattn.models import Shape, build_model
-from funcattn.settings import NetworkSettings
+from funcattn.models import build_model
+from funcattn.problem import Field, Problem
+from funcattn.settings import FunctionalSettings
 from funcattn.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -24,7 +25,6 @@ from funcattn.training.checkpoint import (
     restore_model,
     restore_optimiser,
     save_checkpoint,
-    write_whole,
 )
 
 
@@ -45,10 +45,10 @@ def same(a: Checkpoint, b: Checkpoint) -> bool:
 
 
 def transformer(*, share_basis: bool, seed: int = 0) -> nn.Module:
-    settings = NetworkSettings(width=8, layers=3, heads=2, bases=3, share_basis=share_basis)
+    settings = FunctionalSettings(width=8, layers=3, heads=2, bases=3, share_basis=share_basis)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return build_model("funcattn", settings, Shape(space=2, inputs=1, outputs=1))
+        return build_model("funcattn", settings, Problem(2, (Field("a"),), (Field("u"),)))
 
 
 def test_what_is_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
@@ -132,17 +132,6 @@ def test_a_disk_that_fails_at_any_call_is_said(
     with pytest.raises(CheckpointError, match="No space left"):
         save_checkpoint(tmp_path / "one", example())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_text_file_stays_whole_on_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_whole(tmp_path / "record.json", "old")
-    monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(OSError, match="No space left"):
-        write_whole(tmp_path / "record.json", "new")
-    assert (tmp_path / "record.json").read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_the_remains_of_a_killed_save_are_in_nobodys_way(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,16 @@ from funcattn.settings import changed
 from funcattn.tasks import TASKS
 from funcattn.tasks.base import Network
 from funcattn.tasks.darcy import Darcy
-from funcattn.training import run as run_module
 from funcattn.training.loop import best_checkpoint
 from funcattn.training.run import train
+
+Until = Callable[..., None]
 
 SCRIPT = """
 import os, torch
 from funcattn import cli
 from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
-from funcattn.training import run
 
 class Twice(Darcy):
     def predict(self, network, batch):
@@ -41,8 +41,6 @@ class Lost(Darcy):
         return super().loss(prediction, batch) * (torch.nan if len(batch) == 1 else 1)
 
 TASKS["darcy"] = {"twice": Twice, "lost": Lost}[os.environ["KIND"]]
-run.describe_run = lambda *_: None
-run.write_run_report = lambda path, _: path.write_text("")
 try:
     cli.main()
 finally:
@@ -81,21 +79,26 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
     processes: list[subprocess.Popen[str]] = []
     yield processes
     for process in processes:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
-def check_gone(group: int) -> None:
-    """No process of a group is left."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail("a process of the pair is still running")
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def steps_done(folder: Path) -> int:
+    """The step of the newest checkpoint."""
+    steps = [int(path.name.split("-")[1]) for path in folder.glob("checkpoints/step-*")]
+    return max(steps, default=0)
 
 
 # Of nine samples in batches of four, the second process gets none of the last one.
@@ -109,10 +112,8 @@ SETTINGS = {
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same task here, without reports and without waiting for the disk."""
+    """The same task here, without waiting for the disk."""
     monkeypatch.setitem(TASKS, "darcy", Twice)
-    monkeypatch.setattr(run_module, "describe_run", lambda *_: None)
-    monkeypatch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -133,20 +134,18 @@ def check_close(folder: Path, other: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
 ) -> None:
     both, one = tmp_path / "both", tmp_path / "one"
     process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(both))
     started.append(process)
-    while not [path for path in both.glob("checkpoints/step-*") if path.name >= "step-000000008"]:
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.01)
+    until(lambda: steps_done(both) >= 8, process)
     os.kill(process.pid, signal.SIGTERM)
-    said = process.communicate(timeout=60)[0]
+    said = process.communicate()[0]
     assert process.returncode == 143, said
     assert said.count("Stopped by SIGTERM; everything is saved.") == 1
     assert "Traceback" not in said
-    check_gone(process.pid)
+    until(lambda: is_gone(process.pid))
     assert not (both / "record.json").exists()
 
     settings = changed(Darcy.defaults("smoke", "modern"), SETTINGS)
@@ -155,34 +154,45 @@ def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
     check_close(both, one)
 
 
-@pytest.mark.full
-@pytest.mark.usefixtures("quick")
-def test_two_processes_come_to_the_numbers_of_one(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
+def test_the_second_process_does_not_outlive_the_first(
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
 ) -> None:
     process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(tmp_path / "both"))
     started.append(process)
-    said = process.communicate(timeout=60)[0]
+    until(lambda: steps_done(tmp_path / "both") >= 1, process)
+    process.kill()
+    process.wait()
+    until(lambda: is_gone(process.pid))
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("quick")
+def test_two_processes_come_to_the_numbers_of_one(
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
+) -> None:
+    process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(tmp_path / "both"))
+    started.append(process)
+    said = process.communicate()[0]
     assert process.returncode == 0, said
     assert "Traceback" not in said
     assert said.count("test relative_l2") == 1
-    check_gone(process.pid)
+    until(lambda: is_gone(process.pid))
     settings = changed(Darcy.defaults("smoke", "modern"), SETTINGS)
     train(settings, tmp_path / "one", store=store)
     check_close(tmp_path / "both", tmp_path / "one")
 
 
 def test_a_bad_loss_in_one_process_ends_both(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]]
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
 ) -> None:
     settings = {"data": {"train": 11, "validation": 5, "test": 4}, "optimisation": {"epochs": 1}}
     process = pair(tmp_path, store, "lost", settings, "--out", str(tmp_path / "run"))
     started.append(process)
-    said = " ".join(process.communicate(timeout=60)[0].split())
+    said = " ".join(process.communicate()[0].split())
     assert process.returncode == 1, said
     assert "Traceback" not in said
     assert "is not finite in epoch 1, step 3; the batch is kept in" in said
-    check_gone(process.pid)
+    until(lambda: is_gone(process.pid))
     assert [path.name for path in (tmp_path / "run").glob("bad*")] == [
         "bad_batch_epoch1_step3_rank1"
     ]
@@ -212,7 +222,7 @@ def test_torchrun_trains_on_two_machines_as_one_process_does(
         for _ in range(2)
     ]
     for process in started:
-        said, _ = process.communicate(timeout=300)
+        said, _ = process.communicate()
         assert process.returncode == 0, said
     subprocess.run([sys.executable, "-m", "funcattn", *line, str(tmp_path / "one")], check=True)
     both, one = (

@@ -13,14 +13,15 @@ from funcattn.settings import changed
 from funcattn.tasks import TASKS, Generated
 from funcattn.training.loop import Trainer, evaluate
 from funcattn.training.run import _fit
-from funcattn.training.setup import build_surrogate, shape_of, with_model
+from funcattn.training.settings import with_model
+from funcattn.training.setup import build_network
 
 PAIRS = [
     (task, model)
     for task, kind in TASKS.items()
     for model, entry in MODELS.items()
     if (issubclass(kind, Generated) or task == "few_shot")
-    and entry.refusal(shape_of(kind(kind.defaults("smoke", "modern")))) is None
+    and entry.refusal(kind(kind.defaults("smoke", "modern")).problem) is None
 ]
 
 
@@ -36,8 +37,8 @@ def test_it_trains(tmp_path: Path, store: Store, task: str, model: str) -> None:
     settings = with_model(TASKS[task].defaults("smoke", "modern"), model, "smoke")
     this = TASKS[task](changed(settings, {"optimisation": {"epochs": 10}}))
     splits = this.splits(store)
-    surrogate = build_surrogate(this)
-    _fit(surrogate, splits, this.outputs)
+    surrogate = build_network(this)
+    _fit(surrogate, splits, this.problem.output_channels)
     fabric = Fabric(accelerator="cpu", devices=1)
     trainer = Trainer(this, splits, surrogate, tmp_path, fabric=fabric)
     before = {name: p.detach().clone() for name, p in surrogate.named_parameters()}

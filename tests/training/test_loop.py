@@ -28,16 +28,14 @@ from funcattn.training.loop import (
     best_checkpoint,
     evaluate,
 )
-from funcattn.training.run import train
-from funcattn.training.setup import build_surrogate
+from funcattn.training.run import Run, train
+from funcattn.training.setup import build_network
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without reports, which have tests of their own, and without waiting for the disk."""
+    """Without waiting for the disk."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(run_module, "describe_run", lambda *_: None)
-    monkeypatch.setattr(run_module, "write_run_report", lambda path, _: path.write_text(""))
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +78,8 @@ def trainer_of(
 ) -> Trainer:
     task = TASKS["darcy"](settings)
     splits = task.splits(store)
-    surrogate = build_surrogate(task)
-    run_module._fit(surrogate, splits, task.outputs)
+    surrogate = build_network(task)
+    run_module._fit(surrogate, splits, task.problem.output_channels)
     fabric = Fabric(accelerator="cpu", devices=1, precision=settings.precision)
     return Trainer(task, splits, surrogate, folder, fabric=fabric, on_step=on_step)
 
@@ -198,7 +196,9 @@ def test_the_moving_average_is_what_its_formula_says(tmp_path: Path, store: Stor
     seen: list[dict[str, Tensor]] = []
     averages: list[dict[str, Tensor]] = []
 
-    def keep(*_: object) -> None:
+    def keep(state: State, _: int) -> None:
+        if not state.step:  # told after an epoch, not after a step
+            return
         seen.append({n: p.detach().clone() for n, p in trainer.surrogate.named_parameters()})
         averages.append(
             {n: t.detach().clone() for n, t in model_tensors(trainer.evaluated).items()}
@@ -292,7 +292,7 @@ def test_the_epoch_is_chosen_on_validation_and_its_weights_are_tested_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "Trainer", watch)
-        record = train(smoke(epochs=4), tmp_path / "a", store=store, on_step=keep)
+        record = train(smoke(epochs=4), tmp_path / "a", store=store, on_step=keep).record
     assert record["best_epoch"] == best
     assert record["validation"] == kind.script[best - 1]
     assert len(kind.calls) == 5  # four epochs and one test
@@ -304,7 +304,7 @@ def test_the_epoch_is_chosen_on_validation_and_its_weights_are_tested_once(
     assert equal(kept, after[best - 1])
     assert not equal(kept, after[-1])
     task = Darcy(smoke(epochs=4))
-    surrogate = build_surrogate(task)
+    surrogate = build_network(task)
     run_module.restore_model(surrogate, kept)
     fabric = Fabric(accelerator="cpu", devices=1)
     values, _ = evaluate(task, surrogate, task.splits(store).test, fabric)
@@ -317,7 +317,7 @@ def test_an_equal_value_does_not_replace_the_best(tmp_path: Path, store: Store) 
 
     TASKS["darcy"] = Level
     Level.calls.clear()
-    assert train(smoke(epochs=4), tmp_path / "a", store=store)["best_epoch"] == 2
+    assert train(smoke(epochs=4), tmp_path / "a", store=store).record["best_epoch"] == 2
 
 
 class Raw(Darcy):
@@ -422,7 +422,7 @@ def test_a_split_without_samples_is_refused(tmp_path: Path, store: Store, part: 
 
     TASKS["darcy"] = Without
     splits = Without(smoke()).splits(store)
-    surrogate = build_surrogate(Darcy(smoke()))
+    surrogate = build_network(Darcy(smoke()))
     fabric = Fabric(accelerator="cpu", devices=1)
     with pytest.raises(ValueError, match=f"data.{part}: expected at least one sample"):
         Trainer(Darcy(smoke()), splits, surrogate, tmp_path, fabric=fabric)
@@ -430,19 +430,19 @@ def test_a_split_without_samples_is_refused(tmp_path: Path, store: Store, part: 
 
 def test_a_run_may_be_started_from_a_thread(tmp_path: Path, store: Store) -> None:
     # Signals can only be handled in the main thread.
-    records: list[dict[str, Any]] = []
+    runs: list[Run] = []
     thread = threading.Thread(
-        target=lambda: records.append(train(smoke(epochs=1), tmp_path / "a", store=store))
+        target=lambda: runs.append(train(smoke(epochs=1), tmp_path / "a", store=store))
     )
     thread.start()
     thread.join()
-    assert records[0]["epochs"] == 1
+    assert runs[0].record["epochs"] == 1
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 def test_other_precisions_train(tmp_path: Path, store: Store, precision: str) -> None:
     settings = changed(smoke(epochs=1, ema=0.5), {"precision": precision})
-    record = train(settings, tmp_path / "a", store=store)
+    record = train(settings, tmp_path / "a", store=store).record
     dtype = torch.float64 if precision == "64-true" else torch.float32
     assert {tensor.dtype for tensor in weights(tmp_path / "a").values()} == {dtype}
     assert 0 < record["test"]["relative_l2"] < 2

@@ -4,8 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from funcattn.models import Shape, build_model
-from funcattn.settings import NetworkSettings, OptimisationSettings
+from funcattn.models import build_model
+from funcattn.problem import Field, Problem
+from funcattn.settings import FunctionalSettings, OptimisationSettings
 from funcattn.training.optimisation import build_optimisers, build_schedule
 
 RATE = 0.01
@@ -14,10 +15,10 @@ TOTAL = STEPS * EPOCHS
 
 
 def network(share_basis: bool = False) -> torch.nn.Module:
-    settings = NetworkSettings(
+    settings = FunctionalSettings(
         width=8, layers=3, heads=2, bases=3, reach=1 / 8, share_basis=share_basis
     )
-    return build_model("funcattn", settings, Shape(space=2, inputs=1, outputs=1))
+    return build_model("funcattn", settings, Problem(2, (Field("a"),), (Field("u"),)))
 
 
 def rates(settings: OptimisationSettings) -> tuple[list[float], list[tuple[float, float]]]:
@@ -127,7 +128,7 @@ def test_frozen_parameters_are_left_alone() -> None:
         parameter.requires_grad = id(parameter) not in frozen
     (optimiser,) = build_optimisers(model, OptimisationSettings())
     assert not frozen & {id(p) for group in optimiser.param_groups for p in group["params"]}
-    with pytest.raises(ValueError, match="'muon' expects a model with matrices inside `blocks`"):
+    with pytest.raises(ValueError, match="'muon' expects a network that declares matrices for it"):
         build_optimisers(model, OptimisationSettings(optimiser="muon"))
 
 
@@ -138,3 +139,14 @@ def test_adam_and_adamw_get_rate_and_decay(name, decoupled: bool) -> None:
     group = optimiser.param_groups[0]
     assert (group["lr"], group["weight_decay"]) == (RATE, 0.3)
     assert group["decoupled_weight_decay"] is decoupled
+
+
+def test_batched_muon_has_the_same_shares_of_the_parameters_as_muon() -> None:
+    model = network()
+    one, other = (
+        build_optimisers(model, OptimisationSettings(optimiser=name))
+        for name in ("muon", "muon_batched")
+    )
+    for ours, theirs in zip(one, other, strict=True):
+        taken = [{id(p) for p in o.param_groups[0]["params"]} for o in (ours, theirs)]
+        assert taken[0] == taken[1]

@@ -9,7 +9,7 @@ from funcattn.pde.naca import five_digit, four_digit
 
 
 class Chosen(np.random.Generator):
-    """Draws what it is told."""
+    """A generator that returns the given numbers."""
 
     draws: tuple[float, ...] = ()
 
@@ -42,7 +42,7 @@ def designs() -> list[airfrans.Design]:
     ],
     ids=["least", "greatest", "symmetric", "hardly cambered ahead", "reflexed", "plain"],
 )
-def test_design_is_that_of_the_benchmark(draws: tuple[float, ...], design: Any) -> None:
+def test_design_is_drawn_as_in_the_benchmark(draws: tuple[float, ...], design: Any) -> None:
     drawn = airfrans.draw_design(chosen(*draws))
     reynolds, incidence, family, digits = design
     assert drawn.reynolds == pytest.approx(reynolds)
@@ -51,13 +51,13 @@ def test_design_is_that_of_the_benchmark(draws: tuple[float, ...], design: Any) 
     np.testing.assert_allclose(drawn.digits, digits, atol=1e-12)
 
 
-def test_designs_follow_their_law(designs: list[airfrans.Design]) -> None:
+def test_designs_follow_their_distribution(designs: list[airfrans.Design]) -> None:
     reynolds = np.array([design.reynolds for design in designs])
     incidence = np.array([design.incidence for design in designs])
     digits = np.stack([design.digits for design in designs])
     four = np.array([design.family == 4 for design in designs])
     cambered = four & (digits[:, 0] > 0)
-    # Four standard errors of a share of 4000.
+    # Four standard errors of a fraction of 4000.
     assert four.mean() == pytest.approx(0.5, abs=0.032)
     assert digits[~four, 2].mean() == pytest.approx(0.5, abs=0.045)
     assert cambered[four].mean() == pytest.approx(5.5 / 7.0, abs=0.037)
@@ -74,16 +74,16 @@ def test_designs_follow_their_law(designs: list[airfrans.Design]) -> None:
         assert kstest(values, "uniform", args=(low, high - low)).pvalue > 1e-3
 
 
-def test_share_of_reflexed_lines_can_be_chosen() -> None:
+def test_fraction_of_reflexed_lines_can_be_chosen() -> None:
     rng = chosen(0.5, 0.25, 0.2, 0.9, 1.0, 0.1, 0.3)
-    bent = [airfrans.draw_design(rng, reflex=share).digits[2] for share in (0.0, 0.2, 0.4, 1.0)]
+    bent = [airfrans.draw_design(rng, reflex=reflex).digits[2] for reflex in (0.0, 0.2, 0.4, 1.0)]
     assert bent == [0.0, 0.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5, np.nan], ids=str)
-def test_share_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=rf"a share reflex in \[0, 1\], got {share}"):
-        airfrans.draw_design(np.random.default_rng(0), reflex=share)
+@pytest.mark.parametrize("reflex", [-0.1, 1.5, np.nan], ids=str)
+def test_reflex_out_of_range_is_refused(reflex: float) -> None:
+    with pytest.raises(ValueError, match=rf"a fraction reflex in \[0, 1\], got {reflex}"):
+        airfrans.draw_design(np.random.default_rng(0), reflex=reflex)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_share_out_of_range_is_refused(share: float) -> None:
     ],
     ids=["2412", "0012", "23012", "23112"],
 )
-def test_outline_is_that_of_the_digits(family: int, digits: list[float], nodes: Any) -> None:
+def test_outline_follows_the_digits(family: int, digits: list[float], nodes: Any) -> None:
     design = airfrans.Design(2e6, 3.0, family, np.array(digits, dtype=float))
     np.testing.assert_array_equal(airfrans.outline(design, panels=40), nodes)
 
@@ -114,7 +114,7 @@ def test_panels_of_a_circle_point_outwards() -> None:
     np.testing.assert_allclose(panels.middle, np.cos(np.pi / 8) * panels.normal, atol=1e-15)
 
 
-def test_force_of_a_uniform_pressure_is_zero_and_of_a_gradient_is_buoyancy() -> None:
+def test_uniform_pressure_gives_no_force_and_a_gradient_gives_buoyancy() -> None:
     panels = airfrans.panels(four_digit(2.0, 4.0, 12.0, panels=400))
     x, y = four_digit(2.0, 4.0, 12.0, panels=400).T
     area = 0.5 * np.sum(x[:-1] * y[1:] - x[1:] * y[:-1])
@@ -122,7 +122,7 @@ def test_force_of_a_uniform_pressure_is_zero_and_of_a_gradient_is_buoyancy() -> 
     stream = np.array([3.0, 4.0])
     uniform = airfrans.coefficients(stream, np.ones(400), none, panels.normal, panels.length)
     np.testing.assert_allclose(uniform, 0.0, atol=1e-15)
-    # Pressure p = y pushes by -area along y, whose parts across and along the stream are 0.6, 0.8.
+    # Pressure p = y gives the force -area along y, with 0.6 across and 0.8 along the stream.
     force = airfrans.coefficients(stream, panels.middle[:, 1], none, panels.normal, panels.length)
     np.testing.assert_allclose(force, np.array([-0.6, -0.8]) * area * 2 / 25, rtol=1e-12)
 

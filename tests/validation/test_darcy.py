@@ -72,7 +72,7 @@ def test_agrees_with_a_direct_sparse_solve(points: int) -> None:
 
 
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-8])
-def test_returned_pressure_meets_the_tolerance_and_no_more(tolerance: float) -> None:
+def test_pressure_meets_the_tolerance_without_extra_iterations(tolerance: float) -> None:
     a = two_valued(43)
     u = darcy.solve(a, tolerance=tolerance)
     residual = assembled(a) @ u[1:-1, 1:-1].ravel() - 1.0
@@ -104,7 +104,7 @@ def test_pressure_is_linear_in_the_forcing() -> None:
 
 
 @pytest.mark.parametrize("move", [np.transpose, np.flipud, np.fliplr, np.rot90])
-def test_moving_the_permeability_moves_the_pressure(move) -> None:  # type: ignore[no-untyped-def]
+def test_transforming_the_permeability_transforms_the_pressure(move) -> None:  # type: ignore[no-untyped-def]
     a = two_valued(43)
     u = darcy.solve(a)
     np.testing.assert_allclose(darcy.solve(move(a)), move(u), rtol=1e-11)
@@ -112,7 +112,7 @@ def test_moving_the_permeability_moves_the_pressure(move) -> None:  # type: igno
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_maximum_principle(seed: int) -> None:
+def test_solution_obeys_the_maximum_principle(seed: int) -> None:
     u = darcy.solve(two_valued(43, seed))
     assert (u[1:-1, 1:-1] > 0).all()
     for side in (u[0], u[-1], u[:, 0], u[:, -1]):
@@ -120,20 +120,20 @@ def test_maximum_principle(seed: int) -> None:
 
 
 def test_more_permeable_ground_lowers_the_mean_pressure() -> None:
-    # mean(u) is the energy of the flow, between those of constant 12 and constant 3.
+    # mean(u) is the energy of the flow, between the energies for constant 12 and constant 3.
     means = [darcy.solve(a).mean() for a in (np.full((43, 43), 12.0), two_valued(43))]
     means.append(darcy.solve(np.full((43, 43), 3.0)).mean())
     assert means[0] < means[1] < means[2]
 
 
-def test_batch_equals_one_by_one() -> None:
+def test_batch_equals_solving_one_by_one() -> None:
     a = np.stack([two_valued(22, seed) for seed in range(6)]).reshape(2, 3, 22, 22)
     forcing = np.random.default_rng(3).standard_normal((3, 22, 22))
     u = darcy.solve(a, forcing)
     assert u.shape == a.shape
     for i, j in np.ndindex(2, 3):
         np.testing.assert_array_equal(u[i, j], darcy.solve(a[i, j], forcing[j]))
-    # One permeability under several forcings.
+    # One permeability with several forcings.
     np.testing.assert_array_equal(darcy.solve(a[0, 1], forcing)[1], u[0, 1])
 
 
@@ -167,7 +167,7 @@ def drawn(nodes: int, *seed: int, keep: int = 1) -> tuple[np.ndarray, np.ndarray
     return fields["permeability"], fields["pressure"]
 
 
-def test_a_sample_depends_on_its_generator_only() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     a, u = drawn(43, 5, 8)
     drawn(43, 5, 9)
     again = drawn(43, 5, 8)
@@ -180,7 +180,7 @@ def test_a_sample_depends_on_its_generator_only() -> None:
         assert abs(u - other[1]).max() > 1e-2 * u.max()
 
 
-def test_of_a_sample_a_nested_grid_is_kept() -> None:
+def test_sample_keeps_a_nested_grid() -> None:
     a, u = drawn(43, 5, 8)
     for whole, kept in zip((a, u), drawn(43, 5, 8, keep=3), strict=True):
         np.testing.assert_array_equal(whole[::3, ::3], kept)
@@ -207,7 +207,7 @@ def test_grid_that_is_not_square_is_refused(shape: tuple[int, ...]) -> None:
         darcy.solve(np.ones(shape))
 
 
-def test_grid_without_inner_node_is_refused() -> None:
+def test_grid_without_inner_nodes_is_refused() -> None:
     with pytest.raises(ValueError, match="expected at least 3 points per axis, got 2"):
         darcy.solve(np.ones((2, 2)))
     with pytest.raises(ValueError, match="expected at least 3 points per axis, got 2"):

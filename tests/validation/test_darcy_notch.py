@@ -1,4 +1,4 @@
-"""The notched triangle against exact solutions, two other methods, and the laws of the equation."""
+"""The notched triangle against exact solutions, two other methods, and known properties."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from funcattn.pde.random_fields import gaussian_process
 
 HEIGHT = np.sqrt(3) / 2
 AREA = HEIGHT / 2 - 0.02 * 0.4
-# Corners in order, counter-clockwise seen from the domain, which lies left of each edge.
+# Corners in counterclockwise order: the domain lies to the left of each edge.
 CORNERS = np.array([0, 0.49, 0.49 + 0.4j, 0.51 + 0.4j, 0.51, 1, 0.5 + HEIGHT * 1j])
 # Coarse elements for tests of properties that hold at any spacing.
 COARSE = 0.03
@@ -41,12 +41,12 @@ def angles(mesh) -> np.ndarray:  # type: ignore[no-untyped-def]
 
 @cache
 def rational_solution() -> tuple[Callable[[np.ndarray], np.ndarray], float]:
-    """-Laplace u = 10, b(x) = 1 + 0.7 x, by rational functions; and a bound on its error.
+    """Solve -Laplace u = 10, b(x) = 1 + 0.7 x by rational functions; return u and an error bound.
 
     u is -5/2 |z - 1/2|^2 plus the real part of a polynomial, of poles outside the domain (clustered
-    at the corners, and in a row along the notch, which is narrow) and of two logarithms for the
-    jumps of the boundary values, fitted to the boundary values by least squares. By the maximum
-    principle the error inside is at most that on the boundary.
+    at the corners, and in a row along the narrow notch) and of two logarithms for the jumps of the
+    boundary values, fitted to the boundary values by least squares. By the maximum principle the
+    error inside is at most the error on the boundary.
     """
     count = 40
     cluster = np.exp(-4 * (np.sqrt(count) - np.sqrt(np.arange(1, count + 1))))
@@ -85,14 +85,14 @@ def rational_solution() -> tuple[Callable[[np.ndarray], np.ndarray], float]:
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1
     coefficients = np.linalg.lstsq(matrix / scale, values, rcond=1e-14)[0] / scale
-    # Between the points of the fit, at more than twice their density.
+    # Checked between the points of the fit, at more than twice their density.
     z, values = on_edges(517)
     bound = abs(terms(z) @ coefficients - values).max()
     return lambda z: particular(z) + terms(z) @ coefficients, float(bound)
 
 
 def finite_differences(boundary: np.ndarray, forcing: float, cells: int) -> np.ndarray:
-    """Five-point differences, arms cut at the slanted edges; (cells + 1)^2 values, 0 outside.
+    """Five-point differences, cut at the slanted edges; (cells + 1)^2 values, 0 outside.
 
     cells is a multiple of 100, so that the grid meets the edges of the notch and the bottom.
     """
@@ -106,7 +106,7 @@ def finite_differences(boundary: np.ndarray, forcing: float, cells: int) -> np.n
     rows, columns, entries, right = [], [], [], np.full(unknown.sum(), forcing)
     for y, x in np.argwhere(unknown):
         here = number[y, x]
-        # Ways to the slanted edges, in cells.
+        # Distances to the slanted edges, in cells.
         to_edge = {(0, -1): x - y / (2 * HEIGHT), (0, 1): cells - x - y / (2 * HEIGHT)}
         to_edge[1, 0] = 2 * HEIGHT * min(x, cells - x) - y
         for opposite in (((0, -1), (0, 1)), ((-1, 0), (1, 0))):
@@ -143,7 +143,7 @@ def test_triangles_fill_the_domain_and_are_not_flat(spacing: float) -> None:
     sides = p[:, 1:] - p[:, :1]
     area = abs(sides[0, 0] * sides[1, 1] - sides[0, 1] * sides[1, 0]) / 2
     assert area.sum() == pytest.approx(AREA, rel=1e-13)
-    # The edge atop the notch is 0.02 long, which a coarser spacing has to bridge.
+    # The top edge of the notch is only 0.02 long, which a coarser spacing must resolve.
     assert angles(mesh).min() > (23 if spacing <= 0.02 else 12)
     # Every edge is shared by two triangles or lies on the boundary: no hanging vertices.
     x, y = mesh.p[:, mesh.facets[:, mesh.boundary_facets()]].mean(axis=1)
@@ -201,7 +201,7 @@ def test_smooth_harmonic_function_converges_at_third_order() -> None:
 
 
 def error_of(spacing: float) -> tuple[float, float]:
-    """Error of b(x) = 1 + 0.7 x inside the domain: 2-norm relative to u, and greatest."""
+    """Error for b(x) = 1 + 0.7 x inside the domain: 2-norm relative to u, and maximum."""
     exact, _ = rational_solution()
     inside = darcy_notch.inside()
     u = darcy_notch.solve(1 + 0.7 * X[0], spacing=spacing)[inside]
@@ -237,7 +237,7 @@ def test_random_samples_agree_with_finite_differences() -> None:
         other = finite_differences(boundary, 10.0, cells)[::stride, ::stride]
         assert (other != 0)[inside].all()
         errors.append(relative((u - other)[inside], u[inside]))
-    # The differences lose their second order to the jumps of u.
+    # The differences are not of second order because u jumps.
     assert errors[1] < 1e-3
     assert errors[1] < errors[0] / 2
 
@@ -248,7 +248,7 @@ def test_u_jumps_with_the_angle_at_the_lower_corners() -> None:
     outer = (abs(x - 0.5) > 0.01 + 1e-9) | (y > 0.4 + 1e-9)
     u = elements.solve(np.where(outer, 1.0, 0.0)[:, None], 10.0)[:, 0]
     angle = np.linspace(0, np.pi / 2, 9)
-    # What is left is of order r^2 log r.
+    # The remainder is of order r^2 log r.
     for radius, rest in ((1e-3, 1e-4), (1e-2, 2e-3)):
         arc = 0.49 + radius * 1j * np.exp(1j * angle)
         along = elements.basis.probes(np.stack([arc.real, arc.imag])[:, 1:-1]) @ u
@@ -259,13 +259,13 @@ def test_u_grows_as_the_power_two_thirds_from_the_upper_corners() -> None:
     elements = darcy_notch.elements(0.01)
     u = elements.solve(np.zeros((len(elements.edge), 1)), 10.0)[:, 0]
     radius = 1e-4 * 2.0 ** np.arange(5)
-    # Along the bisector, where the first singular function is greatest.
+    # Along the bisector, where the first singular function has its maximum.
     ray = np.stack([0.49 - radius / np.sqrt(2), 0.4 + radius / np.sqrt(2)])
     along = elements.basis.probes(ray) @ u
     np.testing.assert_allclose(np.log2(along[1:] / along[:-1]), 2 / 3, atol=0.005)
 
 
-def test_what_is_made_inside_leaves_through_the_edges() -> None:
+def test_sources_inside_leave_through_the_edges() -> None:
     elements = darcy_notch.elements(COARSE)
     values = np.random.default_rng(1).standard_normal((len(elements.edge), 1))
     u = elements.solve(values, 10.0)[:, 0]
@@ -291,7 +291,7 @@ def test_mirrored_boundary_gives_the_mirrored_solution() -> None:
     assert abs(mirrored - u).max() > 0.1
 
 
-def test_maximum_principle() -> None:
+def test_solution_obeys_the_maximum_principle() -> None:
     inside = darcy_notch.inside()
     boundary = random_boundary(20)
     u = darcy_notch.solve(boundary, 0.0)[:, inside]
@@ -304,16 +304,16 @@ def test_maximum_principle() -> None:
     assert (darcy_notch.solve(np.zeros(101))[inside] > 0).all()
 
 
-def test_every_boundary_value_pulls_the_solution_its_way() -> None:
+def test_solution_grows_with_every_boundary_value() -> None:
     u = darcy_notch.solve(np.eye(101), 0.0)[:, darcy_notch.inside()]
     # Positive up to rounding.
     assert u.min() > -1e-14
     assert (u.max(axis=1)[np.arange(101) != 50] > 1e-3).all()
-    # b(1/2) is felt at the apex only: below, the notch stands there.
+    # b(1/2) acts only at the apex: at the bottom the notch is there.
     assert u[50].max() > 0.1
 
 
-def test_edges_and_the_notch_carry_their_values() -> None:
+def test_edges_and_the_notch_have_their_given_values() -> None:
     boundary = random_boundary(1)[0] + 5.0
     u = darcy_notch.solve(boundary, spacing=COARSE)
     notch = (abs(X - 0.5) < 0.0101) & (Y < 0.4001)
@@ -323,7 +323,7 @@ def test_edges_and_the_notch_carry_their_values() -> None:
     np.testing.assert_allclose(bottom, boundary[~notch[0]], rtol=1e-14)
 
 
-def test_outside_stands_the_closest_point_of_the_triangle() -> None:
+def test_values_outside_are_those_at_the_closest_point_of_the_triangle() -> None:
     boundary = random_boundary(1)[0]
     u = darcy_notch.solve(boundary, spacing=COARSE)
     outside = 2 * HEIGHT * np.minimum(X, 1 - X) < Y - 1e-9
@@ -332,7 +332,7 @@ def test_outside_stands_the_closest_point_of_the_triangle() -> None:
     edge = np.concatenate([along, 1 - along]), 2 * HEIGHT * np.concatenate([along, along])
     for x, y, value in zip(X[outside][::7], Y[outside][::7], u[outside][::7], strict=True):
         closest = np.argmin((edge[0] - x) ** 2 + (edge[1] - y) ** 2)
-        # The steepest slope of this b is 8, and the sampling of the edge 1e-4.
+        # The steepest slope of this b is 8, and the edge is sampled at 1e-4.
         expected = np.interp(edge[0][closest], X[0], boundary)
         assert value == pytest.approx(expected, abs=1e-3)
 
@@ -350,7 +350,7 @@ def test_inside_is_the_open_domain() -> None:
     assert expected.mean() == pytest.approx(AREA, abs=0.02)
 
 
-def test_batch_equals_one_by_one() -> None:
+def test_batch_equals_solving_one_by_one() -> None:
     boundary = random_boundary(6).reshape(2, 3, 101)
     u = darcy_notch.solve(boundary, spacing=COARSE)
     assert u.shape == (2, 3, 101, 101)
@@ -360,7 +360,7 @@ def test_batch_equals_one_by_one() -> None:
     assert darcy_notch.solve(np.ones((0, 101)), spacing=COARSE).shape == (0, 101, 101)
 
 
-def test_answer_does_not_depend_on_what_was_solved_before() -> None:
+def test_result_does_not_depend_on_earlier_solves() -> None:
     boundary = random_boundary(1)[0]
     u = darcy_notch.solve(boundary, spacing=COARSE)
     for points in (51, 21, 11):
@@ -390,7 +390,7 @@ def test_sample_is_a_draw_and_its_solution() -> None:
     assert abs(other["solution"] - drawn["solution"]).max() > 0.1
 
 
-def test_sample_hands_on_its_parameters() -> None:
+def test_sample_passes_its_parameters_to_the_solver() -> None:
     drawn = darcy_notch.sample(
         nodes=21, length=0.5, forcing=3.0, spacing=0.05, rng=np.random.default_rng(5)
     )
@@ -406,11 +406,11 @@ def test_other_grids_show_the_same_sample() -> None:
         for nodes in (101, 51)
     )
     # They differ by the linear interpolation of b: 0.02^2 / 8 times its second derivative, which
-    # is of size sqrt(3) / 0.2^2.
+    # is about sqrt(3) / 0.2^2.
     assert relative(fine[::2, ::2] - coarse, coarse) < 4e-3
 
 
-def test_two_thousand_samples_have_the_law_of_the_process_and_take_seconds() -> None:
+def test_two_thousand_samples_follow_the_distribution_and_take_seconds() -> None:
     draws = 2000
     rng = np.random.default_rng(8)
     darcy_notch.sample(rng=rng)
@@ -418,8 +418,8 @@ def test_two_thousand_samples_have_the_law_of_the_process_and_take_seconds() -> 
     u = np.stack([darcy_notch.sample(rng=rng)["solution"][::5, ::5] for _ in range(draws)])
     # Measured: 0.7 s.
     assert time.process_time() - start < 10
-    # The solution is Gaussian, with the forced solution for its mean, and by linearity the
-    # variance of a sum over the boundary values.
+    # The solution is Gaussian. Its mean is the solution for the forcing alone, and by linearity its
+    # variance is that of a sum over the boundary values.
     response = darcy_notch.solve(np.eye(101), 0.0).reshape(101, -1)
     covariance = np.exp(-((X[0][:, None] - X[0]) ** 2) / (2 * 0.2**2))
     deviation = np.sqrt(np.einsum("kp,kl,lp->p", response, covariance, response, optimize=True))

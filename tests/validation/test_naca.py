@@ -44,13 +44,13 @@ def numbers(row: str) -> np.ndarray:
 
 
 def camber_line(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x and y of the camber line, from nose to tail: halfway between the two sides."""
+    """x and y of the camber line from nose to tail, halfway between the two sides."""
     x, y = (0.5 * (nodes + nodes[::-1])[: len(nodes) // 2 + 1][::-1]).T
     return x, y
 
 
 def slope_cosines(nodes: np.ndarray) -> tuple[float, float]:
-    """First and second cosine coefficient of dy/dx, stations being equidistant in the angle."""
+    """First and second cosine coefficients of dy/dx; the stations are equidistant in the angle."""
     x, y = camber_line(nodes)
     t = np.pi * (np.arange(len(x) - 1) + 0.5) / (len(x) - 1)
     slope = np.diff(y) / np.diff(x)
@@ -61,11 +61,11 @@ def slope_cosines(nodes: np.ndarray) -> tuple[float, float]:
 def test_ordinates_agree_with_the_tables(name: str) -> None:
     nodes, upper, lower = TABLES[name]
     x = numbers(STATIONS) / 100
-    # The tables leave the trailing edge open: their last constant is 0.1015 and not 0.1036.
+    # The tables leave the trailing edge open: their last constant is 0.1015, not 0.1036.
     opened = 5 * float(name[-2:]) * 0.0021 * x**4
     nose = len(nodes) // 2
     up, down = nodes[nose::-1], nodes[nose:]
-    # NACA 0012 is tabulated with three decimals and exact; cambered ones are off by 0.03 at most.
+    # NACA 0012 is exact to its three decimals; cambered airfoils are off by at most 0.03.
     error = 6e-4 if name == "0012" else 0.031
     np.testing.assert_allclose(
         100 * np.interp(x, *up.T) + opened, numbers(upper), rtol=0, atol=error
@@ -75,9 +75,9 @@ def test_ordinates_agree_with_the_tables(name: str) -> None:
     )
 
 
-# The constants in print miss the design lift of 0.3 by 3 % (210), 0.6 % (220, 231), 1.7 % (221) or
-# less, and those of reflexed lines the zero moment by up to 0.0013: hence the errors allowed, as
-# shares of the height.
+# The published constants miss the design lift of 0.3 by 3 % (210), 0.6 % (220, 231), 1.7 % (221) or
+# less, and those of reflexed lines miss the zero moment by up to 0.0013. Hence the allowed errors,
+# as fractions of the height.
 @pytest.mark.parametrize(
     ("position", "reflex", "m", "k1", "ratio", "error"),
     [
@@ -93,7 +93,7 @@ def test_ordinates_agree_with_the_tables(name: str) -> None:
     ],
     ids=["210", "220", "230", "240", "250", "221", "231", "241", "251"],
 )
-def test_five_digit_lines_are_those_of_the_constants_in_print(
+def test_five_digit_lines_agree_with_the_published_constants(
     position: float, reflex: bool, m: float, k1: float, ratio: float, error: float
 ) -> None:
     x, y = camber_line(five_digit(2.0, position, 12.0, reflex=reflex))
@@ -104,13 +104,11 @@ def test_five_digit_lines_are_those_of_the_constants_in_print(
 
 @pytest.mark.parametrize("reflex", [False, True], ids=["plain", "reflexed"])
 @pytest.mark.parametrize("position", [1.0, 3.0, 5.5, 8.0])
-def test_five_digits_mean_lift_and_place_of_the_greatest_height(
-    position: float, reflex: bool
-) -> None:
+def test_five_digits_give_lift_and_place_of_maximum_height(position: float, reflex: bool) -> None:
     nodes = five_digit(3.0, position, 12.0, reflex=reflex, panels=8000)
     first, second = slope_cosines(nodes)
     assert np.pi * first == pytest.approx(0.45, rel=2e-4)
-    # Moment about the quarter chord by the theory of thin airfoils: -pi/4 (first - second).
+    # Moment about the quarter chord by thin-airfoil theory: -pi/4 (first - second).
     moment = -np.pi / 4 * (first - second)
     if reflex:
         assert moment == pytest.approx(0.0, abs=5e-5)
@@ -129,12 +127,12 @@ def test_five_digit_height_is_proportional_to_lift() -> None:
 
 
 @pytest.mark.parametrize(("camber", "position"), [(2.0, 4.0), (7.0, 1.5), (3.3, 6.6)], ids=str)
-def test_four_digits_mean_height_and_place_of_the_camber(camber: float, position: float) -> None:
+def test_four_digits_give_height_and_place_of_the_camber(camber: float, position: float) -> None:
     x, y = camber_line(four_digit(camber, position, 12.0, panels=4000))
     assert y.max() == pytest.approx(camber / 100, rel=1e-5)
     assert x[y.argmax()] == pytest.approx(position / 10, abs=1e-3)
     before = x < position / 10
-    # A parabola on either side: second derivatives are constant.
+    # A parabola on each side: second derivatives are constant.
     for part in (before, ~before):
         curvature = 2 * np.polyfit(x[part], y[part], 2)[0]
         side = position / 10 if part is before else 1 - position / 10
@@ -151,7 +149,7 @@ def test_four_digits_mean_height_and_place_of_the_camber(camber: float, position
     ids=["symmetric", "cambered", "reflexed"],
 )
 @pytest.mark.parametrize("thickness", [5.0, 20.0])
-def test_polygon_is_closed_counterclockwise_and_as_thick_as_said(
+def test_polygon_is_closed_counterclockwise_and_has_its_thickness(
     airfoil: Callable[[float, int], np.ndarray], thickness: float
 ) -> None:
     nodes = airfoil(thickness, 400)
@@ -163,7 +161,7 @@ def test_polygon_is_closed_counterclockwise_and_as_thick_as_said(
     assert across.max() == pytest.approx(thickness / 100, rel=5e-4)
     x, _ = camber_line(nodes)
     assert x[across[200::-1].argmax()] == pytest.approx(0.3, abs=0.01)
-    # Laid off at right angles on both sides, thickness adds no area but its own: the integral of
+    # Added at right angles on both sides, the thickness gives exactly its own area: the integral of
     # twice the half thickness along the line.
     u, v = nodes[:-1], nodes[1:]
     area = 0.5 * (u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]).sum()
@@ -188,13 +186,13 @@ def test_nose_is_round_with_the_radius_of_the_family() -> None:
     assert half**2 / (2 * x) == pytest.approx(1.1019 * 0.12**2, rel=2e-3)
 
 
-def test_stations_are_cosines() -> None:
+def test_stations_are_equidistant_in_the_angle() -> None:
     x, _ = camber_line(five_digit(2.0, 3.0, 12.0, panels=60))
     np.testing.assert_allclose(x, 0.5 - 0.5 * np.cos(np.pi * np.arange(31) / 30), atol=1e-15)
 
 
 @pytest.mark.parametrize("panels", [2, 3, 7, -4])
-def test_uneven_or_too_few_panels_are_refused(panels: int) -> None:
+def test_odd_or_too_few_panels_are_refused(panels: int) -> None:
     for airfoil in (four_digit, five_digit):
         with pytest.raises(ValueError, match=f"even number of panels, at least 4, got {panels}"):
             airfoil(2.0, 3.0, 12.0, panels=panels)

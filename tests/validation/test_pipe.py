@@ -37,7 +37,7 @@ def warped(nx: int, ny: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bases(x: np.ndarray, y: np.ndarray, order: int) -> tuple[Basis, Basis, tuple, tuple]:
-    """Velocity and pressure of scikit-fem on a grid, and the index of its unknowns into ours."""
+    """Velocity and pressure of scikit-fem on a grid, and the index of its unknowns in ours."""
     nx, ny = x.shape
     flat = MeshQuad2.from_mesh(MeshQuad.init_tensor(np.arange(0.0, nx, 2), np.arange(0.0, ny, 2)))
     i, j = np.rint(flat.doflocs).astype(int)
@@ -64,7 +64,9 @@ def distance(field: np.ndarray, reference: np.ndarray) -> float:
 
 @pytest.mark.parametrize("viscosity", [0.005, 0.02])
 @pytest.mark.parametrize("start", ["exact", "at rest"])
-def test_straight_pipe_is_the_parabola_with_linear_pressure(viscosity: float, start: str) -> None:
+def test_straight_pipe_has_a_parabolic_velocity_and_linear_pressure(
+    viscosity: float, start: str
+) -> None:
     x, y, exact = pipe.channel(np.zeros(9), 33)
     velocity = exact.copy()
     if start == "at rest":
@@ -78,7 +80,7 @@ def test_straight_pipe_is_the_parabola_with_linear_pressure(viscosity: float, st
 
 
 def kovasznay_errors(x: np.ndarray, y: np.ndarray, normal: np.ndarray) -> tuple[float, float]:
-    """L2 errors of velocity and pressure in the exact flow behind a row of cylinders, Re = 40."""
+    """L2 errors of velocity and pressure for the exact flow behind a row of cylinders, Re = 40."""
     viscosity = 1 / 40
     rate = 20 - np.sqrt(400 + 4 * np.pi**2)
 
@@ -113,7 +115,7 @@ def test_kovasznay_flow_converges_at_third_and_second_order(grid: str) -> None:
         b = np.linspace(-0.5, 0.5, nodes)
         if grid == "warped":
             x, y = warped(nodes, nodes)
-            # Derivative of (x, y) along the side a = 1, turned clockwise.
+            # Derivative of (x, y) along the side a = 1, rotated clockwise.
             normal = np.stack(
                 [np.ones(nodes) + 0.2 * b, 0.16 * np.pi * np.cos(2 * np.pi * b) - 0.1]
             )
@@ -164,7 +166,7 @@ def test_flow_meets_the_equations_assembled_by_another_library() -> None:
     assert abs(forces).max() > 1e-3
     np.testing.assert_allclose(forces[:, 1:, 1:-1], 0.0, atol=1e-15)
     np.testing.assert_allclose(mass.assemble(pressures, **state), 0.0, atol=1e-15)
-    # The flow is no trivial one, and its given values are untouched.
+    # The flow is not trivial, and its given values are unchanged.
     for side in (np.s_[:, 0], np.s_[:, :, 0], np.s_[:, :, -1]):
         np.testing.assert_array_equal(flow.velocity[side], start[side])
     assert abs(flow.velocity - start).max() > 0.05
@@ -176,7 +178,7 @@ def test_newton_matrix_is_the_derivative_of_the_residual() -> None:
     elements = pipe._TaylorHood(np.stack([x, y]), 0.01, rng.standard_normal((2, 9)))
     state, direction = rng.standard_normal((2, 2 * x.size + 20))
     fixed = np.setdiff1d(np.arange(state.size), elements.free)
-    # Inlet 9 nodes, walls 6 more each, two directions.
+    # 9 nodes at the inlet, 6 more on each wall, two directions.
     assert fixed.size == 2 * (9 + 2 * 6)
     direction[fixed] = 0.0
     # The residual is quadratic: the central difference of step 1 is exact.
@@ -201,7 +203,7 @@ def test_mirrored_channel_has_the_mirrored_flow() -> None:
     assert abs(expected - flow.velocity).max() > 0.1
 
 
-def test_turned_channel_has_the_turned_flow() -> None:
+def test_rotated_channel_has_the_rotated_flow() -> None:
     x, y, velocity = pipe.channel(DESIGN, 33)
     turn = np.array([[0.6, -0.8], [0.8, 0.6]])
     flow = pipe.solve(x, y, velocity)
@@ -209,12 +211,12 @@ def test_turned_channel_has_the_turned_flow() -> None:
         *np.einsum("rs,sij->rij", turn, [x, y]), np.einsum("rs,sij->rij", turn, velocity)
     )
     expected = np.einsum("rs,sij->rij", turn, flow.velocity)
-    # Corrections are judged in the turned components, so the last steps may differ.
+    # Corrections are measured in the rotated components, so the last steps may differ.
     np.testing.assert_allclose(turned.velocity, expected, rtol=0, atol=1e-11)
     np.testing.assert_allclose(turned.pressure, flow.pressure, rtol=0, atol=1e-11)
 
 
-def test_fast_flow_of_a_thick_fluid_is_the_slow_flow_of_a_thin_one() -> None:
+def test_flow_scales_with_velocity_and_viscosity() -> None:
     x, y, velocity = pipe.channel(DESIGN, 33)
     flow = pipe.solve(x, y, velocity)
     fast = pipe.solve(x, y, 4 * velocity, viscosity=0.02)
@@ -224,7 +226,7 @@ def test_fast_flow_of_a_thick_fluid_is_the_slow_flow_of_a_thin_one() -> None:
     assert distance(other.velocity, flow.velocity) > 0.01
 
 
-def test_pressure_outside_is_added_inside() -> None:
+def test_pressure_at_the_outlet_is_added_inside() -> None:
     x, y, velocity = pipe.channel(DESIGN, 33)
     flow = pipe.solve(x, y, velocity)
     outside = np.stack([np.full(33, -0.7), np.zeros(33)])
@@ -261,7 +263,7 @@ def test_returned_flow_meets_the_tolerance(tolerance: float) -> None:
 
 
 def convergence(design: np.ndarray, nodes: list[int]) -> np.ndarray:
-    """Relative distance of velocity and pressure to the last of the grids."""
+    """Relative distance of velocity and pressure from those on the last grid."""
     *flows, finest = [flow_in(design, count) for count in nodes]
     errors = []
     for flow in flows:
@@ -287,7 +289,7 @@ def test_benchmark_grid_is_within_a_third_of_a_percent_of_the_next() -> None:
     errors = convergence(LEVEL_ENDS, [65, 129, 257])
     assert (np.log2(errors[0] / errors[1]) > [3.0, 2.3]).all(), errors
     assert (errors[1] < [0.001, 0.001]).all(), errors
-    # Slanting ends: stresses are singular in the corners, which costs order there.
+    # With slanted ends stresses are singular in the corners, which lowers the order there.
     errors = convergence(DESIGN, [65, 129, 257])
     assert (np.log2(errors[0] / errors[1]) > [1.8, 1.5]).all(), errors
     assert (errors[1] < 0.0035).all(), errors
@@ -298,7 +300,7 @@ def test_centre_line_has_the_heights_and_slopes_of_the_design() -> None:
     knots = np.array([0.0, 2.5, 5.0, 7.5, 10.0])
     np.testing.assert_allclose(c(knots), [0.0, *DESIGN[:4]], rtol=1e-15)
     np.testing.assert_allclose(c(knots, 1), DESIGN[4:], rtol=1e-13)
-    # Slopes are per x: half a knot on, the cubic is the mean height and 2.5 / 8 of the slopes.
+    # Slopes are dc/dx: halfway between knots 2.5 / 8 of their difference adds to the mean height.
     middle = (DESIGN[0] + DESIGN[1]) / 2 + 2.5 / 8 * (DESIGN[5] - DESIGN[6])
     assert c(3.75) == pytest.approx(middle, rel=1e-14)
 
@@ -340,21 +342,21 @@ def test_sample_has_the_flow_of_its_design_at_the_stored_nodes() -> None:
     assert all(array.dtype == np.float64 for array in stored.values())
 
 
-def test_parameters_reach_the_solve() -> None:
+def test_sample_passes_its_parameters_to_the_solver() -> None:
     stored = pipe.sample(nodes=17, viscosity=0.02, tolerance=1e-3, rng=np.random.default_rng(3))
     flow = flow_in(stored["design"], 17, viscosity=0.02, tolerance=1e-3)
     np.testing.assert_array_equal(stored["flow"][:2], flow.velocity)
     np.testing.assert_array_equal(stored["flow"][2, ::2, ::2], flow.pressure)
 
 
-def test_sample_depends_on_the_generator_only() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     rng = np.random.default_rng(7)
     first, second = (pipe.sample(nodes=17, rng=rng) for _ in range(2))
     again = pipe.sample(nodes=17, rng=np.random.default_rng(7))
     for name, array in first.items():
         np.testing.assert_array_equal(array, again[name])
     assert distance(second["flow"], first["flow"]) > 0.1
-    # Another resolution draws the same channel, and leaves the generator where this one does.
+    # Another resolution draws the same channel, and leaves the generator in the same state.
     finer_rng = np.random.default_rng(7)
     finer = pipe.sample(nodes=25, stride=2, rng=finer_rng)
     np.testing.assert_array_equal(finer["design"], first["design"])
@@ -393,7 +395,7 @@ def check_ranges(count: int, nodes: int, flux_error: float) -> None:
     assert velocity[:, 0, -1].max() < 0.32
     assert max(abs(6 * flux(one) - 1).max() for one in velocity) < flux_error
     pressure = np.stack([stored["flow"][2] for stored in samples])
-    # Any bend costs more than the straight pipe.
+    # Any bend needs more pressure than the straight pipe.
     assert (pressure.max((1, 2)) > 0.1).all()
     assert pressure.max() < 0.5
     assert max(stored["iterations"] for stored in samples) <= 13
@@ -479,7 +481,7 @@ def test_arrays_that_do_not_fit_are_refused(which: int) -> None:
     ],
     ids=["transposed", "upside down", "folded"],
 )
-def test_grid_that_is_turned_over_is_refused(spoil: Callable[..., Any], count: int) -> None:
+def test_inverted_or_folded_grid_is_refused(spoil: Callable[..., Any], count: int) -> None:
     x, y, velocity = pipe.channel(np.zeros(9), 9)
     with pytest.raises(ValueError, match=f"without folds, got {count} of 16 elements"):
         pipe.solve(*spoil(x, y), velocity)

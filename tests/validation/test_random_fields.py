@@ -1,4 +1,4 @@
-"""The random fields against their laws, whose covariances are summed here term by term."""
+"""The random fields against their distributions; covariances are summed here term by term."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from funcattn.pde.random_fields import (
 
 
 def cosines(points: int, count: int) -> np.ndarray:
-    """Orthonormal cosines of one axis at the nodes, (points, count)."""
+    """Orthonormal cosines along one axis at the nodes, (points, count)."""
     x = np.linspace(0.0, 1.0, points)
     basis: np.ndarray = np.sqrt(2.0) * np.cos(np.pi * x[:, None] * np.arange(count))
     basis[:, 0] = 1.0
@@ -34,7 +34,7 @@ def theoretical_variance(points: int, alpha: float, tau: float) -> np.ndarray:
 
 
 class UnitDraw(np.random.Generator):
-    """Gives a unit vector for a normal draw: summing over all of them is an exact expectation."""
+    """Returns a unit vector as a normal draw: the sum over all of them is an exact expectation."""
 
     position = 0
     count = 0
@@ -47,7 +47,7 @@ class UnitDraw(np.random.Generator):
 
 
 def exact_covariance(field: Callable[[np.random.Generator], np.ndarray]) -> np.ndarray:
-    """The covariance between all pairs of points, from the response to every single draw."""
+    """The covariance between all pairs of points, from the response to each single draw."""
     rng = UnitDraw(np.random.PCG64(0))
     responses = [field(rng).ravel()]
     draws = rng.count
@@ -105,7 +105,7 @@ def test_coarser_field_is_the_truncated_series_of_a_finer_one() -> None:
     np.testing.assert_allclose(coefficients(33)[:17, :17], coefficients(17), atol=1e-14)
 
 
-def test_same_generator_state_gives_the_same_field_and_another_state_another() -> None:
+def test_field_depends_only_on_the_generator_state() -> None:
     first, again, other = (neumann_field(9, rng=np.random.default_rng(s)) for s in (4, 4, 5))
     np.testing.assert_array_equal(first, again)
     assert first.dtype == np.float64
@@ -130,7 +130,7 @@ BURGERS = {"alpha": 2.0, "tau": 5.0, "scale": 25.0}
 
 
 def periodic_eigenvalues(squared: np.ndarray, *, alpha: float, tau: float, scale: float) -> Any:
-    """Eigenvalues of the covariance by |k|^2, the constant left out."""
+    """Eigenvalues of the covariance as a function of |k|^2, without the constant."""
     values = scale**2 * (4 * np.pi**2 * squared + tau**2) ** (-alpha)
     return np.where(squared == 0, 0.0, values)
 
@@ -174,7 +174,9 @@ def test_first_draws_on_the_line_are_cosine_and_sine() -> None:
     [(2**0.5 * 7**1.5, 0.262), (7**1.5, 0.185), (7**0.75, 0.043)],
     ids=["first", "later", "printed"],
 )
-def test_deviation_of_the_square_in_every_convention(scale: float, deviation: float) -> None:
+def test_square_has_its_standard_deviation_in_every_convention(
+    scale: float, deviation: float
+) -> None:
     k = np.arange(-31, 32)
     law = NAVIER_STOKES | {"scale": scale}
     eigenvalues = periodic_eigenvalues(k[:, None] ** 2 + k**2, **law)
@@ -187,7 +189,7 @@ def test_deviation_of_the_square_in_every_convention(scale: float, deviation: fl
 
 
 def test_default_square_is_the_real_part_of_independent_complex_waves() -> None:
-    # Var Re(sum_k s_k (a_k + i b_k) exp(it)) = sum_k s_k^2 over k and -k alike.
+    # Var Re(sum_k s_k (a_k + i b_k) exp(it)) = sum_k s_k^2, with k and -k both in the sum.
     k = np.arange(-3, 4)
     size = np.sqrt(2) * 7**1.5 * (4 * np.pi**2 * (k[:, None] ** 2 + k**2) + 49) ** -1.25
     size[3, 3] = 0.0
@@ -244,7 +246,7 @@ def test_sampled_gaussian_process_has_its_variance_and_mean() -> None:
     assert correlation == pytest.approx(np.exp(-(0.65**2) / 2), abs=4 * np.sqrt(2 / draws))
 
 
-def test_gaussian_process_is_one_function_whatever_the_points() -> None:
+def test_gaussian_process_is_the_same_function_at_other_points() -> None:
     x = np.random.default_rng(11).permutation(np.linspace(-3.0, -2.0, 33))
     ends_first = np.argsort(-abs(x + 2.5))
     values = gaussian_process(x, rng=np.random.default_rng(12))
@@ -253,7 +255,7 @@ def test_gaussian_process_is_one_function_whatever_the_points() -> None:
     assert np.ptp(values) > 0.5
 
 
-def test_gaussian_process_at_one_point_and_over_many_lengths() -> None:
+def test_gaussian_process_is_exact_at_one_point_and_over_many_lengths() -> None:
     one = gaussian_process(np.array([7.0]), rng=np.random.default_rng(13))
     assert one == np.random.default_rng(13).standard_normal(21)[0]
     far = np.array([0.0, 1.0, 19.0, 20.5, 40.0])
@@ -271,7 +273,7 @@ def test_gaussian_process_at_one_point_and_over_many_lengths() -> None:
     ],
     ids=["line", "square", "process"],
 )
-def test_generator_state_alone_decides_the_draw(field: Any) -> None:
+def test_draw_depends_only_on_the_generator_state(field: Any) -> None:
     rng = np.random.default_rng(14)
     first, second, again = field(rng), field(rng), field(np.random.default_rng(14))
     np.testing.assert_array_equal(first, again)
@@ -288,7 +290,7 @@ def test_too_few_points_along_a_period_are_refused(field: Any, points: int) -> N
 @pytest.mark.parametrize(("field", "least"), [(periodic_line, 0.5), (periodic_square, 1.0)])
 @pytest.mark.parametrize("name", ["alpha", "tau", "scale"])
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_periodic_law_without_pointwise_values_is_refused(
+def test_periodic_spectrum_without_pointwise_values_is_refused(
     field: Any, least: float, name: str, value: float
 ) -> None:
     with pytest.raises(ValueError, match=f"alpha > {least}, tau > 0 and .* got .*{name}={value}"):

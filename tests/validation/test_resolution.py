@@ -1,4 +1,4 @@
-"""What the demo promises, on the demo's own run: minutes, so only in `make test-full`."""
+"""The demo's promise, checked on the demo's own run: takes minutes, so only in `make test-full`."""
 
 from pathlib import Path
 

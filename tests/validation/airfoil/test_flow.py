@@ -1,4 +1,4 @@
-"""Steady flows past airfoils against known ones, potential theory and symmetry; samples of them."""
+"""Steady flows past airfoils against known values, potential theory and symmetry; samples."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from funcattn.pde.errors import NotConvergedError
 
 GAMMA = 1.4
 PLAIN = np.zeros(8)
-# Half as many cells along both axes: a quarter of the time and less, and still the same physics.
+# Half as many cells along both axes: at most a quarter of the time, and still the same physics.
 HALF = {"wake_cells": 25, "surface_cells": 60, "normal_cells": 25}
 TINY = {"wake_cells": 8, "surface_cells": 24, "normal_cells": 8}
 FREE = np.array([1.0, 0.8 * np.sqrt(GAMMA), 0.0, 1.0])
@@ -31,9 +31,9 @@ def naca() -> tuple[np.ndarray, np.ndarray, airfoil.Solution]:
 def test_plain_airfoil_has_no_lift_and_nearly_the_known_drag_after_few_steps(naca: Any) -> None:
     _, _, solution = naca
     assert abs(solution.lift) < 1e-6
-    # Literature: 0.0083 to 0.0084. What is above comes from the nose, one cell to its radius.
+    # Literature: 0.0083 to 0.0084. The excess comes from the nose, with one cell for its radius.
     assert 0.0084 < solution.drag < 0.015
-    # 14 steps here; twice as many without the start from a coarser grid.
+    # 14 steps here; twice as many without starting from a coarser grid.
     assert solution.iterations <= 18
 
 
@@ -109,7 +109,7 @@ def test_mirrored_airfoil_has_mirrored_flow() -> None:
     one = airfoil.solve(x, y, wake_cells=25)
     other = airfoil.solve(mirrored_x, mirrored_y, wake_cells=25)
     sign = np.array([1, 1, -1, 1, 1])[:, None, None]
-    # The order of elimination is not symmetric: equal up to what the tolerance leaves.
+    # The order of elimination is not symmetric: the flows are equal up to the tolerance.
     np.testing.assert_allclose(other.flow[:, ::-1] * sign, one.flow, atol=1e-5)
     assert other.lift == pytest.approx(-one.lift, abs=1e-5)
     assert other.drag == pytest.approx(one.drag, abs=1e-6)
@@ -134,7 +134,7 @@ def test_result_meets_the_tolerance(tolerance: float) -> None:
     exact = airfoil.solve(x, y, wake_cells=25, tolerance=1e-11)
     assert rough.residual <= tolerance
     assert rough.iterations < exact.iterations
-    # Forces hold to four digits even where the tolerance is loose.
+    # Forces hold to four digits even if the tolerance is loose.
     assert rough.lift == pytest.approx(exact.lift, abs=2e-4 * abs(exact.lift))
     error = abs(rough.flow - exact.flow).max()
     assert error < max(1e3 * tolerance, 1e-9)
@@ -149,7 +149,7 @@ def test_single_precision_nodes_are_solved_in_double() -> None:
     )
 
 
-def test_no_steady_flow_in_time_raises() -> None:
+def test_flow_that_does_not_converge_in_time_raises() -> None:
     x, y = c_grid(PLAIN, **TINY)
     with pytest.raises(
         NotConvergedError, match=r"residual of 1\.0e-08 .* within 2 Newton steps, reached \d"
@@ -172,7 +172,7 @@ def test_no_steady_flow_in_time_raises() -> None:
     ],
     ids=str,
 )
-def test_solve_refuses(wrong: dict[str, float], message: str) -> None:
+def test_solve_refuses_arguments_out_of_range(wrong: dict[str, float], message: str) -> None:
     x, y = c_grid(PLAIN, **TINY)
     with pytest.raises(ValueError, match=message):
         airfoil.solve(x, y, **{"wake_cells": 8, **wrong})  # type: ignore[arg-type]
@@ -185,12 +185,12 @@ def test_folded_cells_are_refused() -> None:
         airfoil.solve(x, y, wake_cells=8)
 
 
-def draw(seed: int, **how: float) -> dict[str, np.ndarray]:
-    small: dict[str, float] = {**TINY, **how}
+def draw(seed: int, **options: float) -> dict[str, np.ndarray]:
+    small: dict[str, float] = {**TINY, **options}
     return airfoil.sample(**small, rng=np.random.default_rng(seed))  # type: ignore[arg-type]
 
 
-def test_a_sample_depends_on_its_generator_only() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     one = draw(3)
     draw(4)
     again = draw(3)
@@ -230,7 +230,7 @@ def test_designs_are_uniform() -> None:
     assert abs(np.corrcoef(others.T) - np.eye(7)).max() < 4.5 / np.sqrt(4000)
 
 
-def test_a_sample_is_stored_at_every_so_many_th_node() -> None:
+def test_sample_is_stored_at_every_stride_th_node() -> None:
     whole, kept = draw(3), draw(3, stride=4)
     assert kept["flow"].shape == (5, 11, 3)
     for name in ("x", "y", "flow"):
@@ -250,7 +250,7 @@ def test_a_sample_is_stored_at_every_so_many_th_node() -> None:
     ],
     ids=str,
 )
-def test_sample_refuses(wrong: dict[str, float], message: str) -> None:
+def test_sample_refuses_arguments_out_of_range(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw(0, **wrong)
 

@@ -1,4 +1,4 @@
-"""Fluxes of the Euler equations against exact flows, other formulas, and what they conserve."""
+"""Fluxes of the Euler equations against exact flows, other formulas, and conservation."""
 
 from collections.abc import Callable
 from itertools import product
@@ -8,7 +8,8 @@ import pytest
 from scipy.optimize import brentq
 
 from funcattn.pde import airfoil
-from funcattn.pde.airfoil import flux_balance
+from funcattn.pde.airfoil_factors import factor, split_jacobian, substitute
+from funcattn.pde.airfoil_fluxes import flux_balance, roe_flux
 from funcattn.pde.airfoil_mesh import FAR_FIELD, WALL, c_grid, cells, faces
 
 GAMMA = 1.4
@@ -37,7 +38,7 @@ def march(
     pad: Callable[[np.ndarray], np.ndarray],
     courant: float = 0.4,
 ) -> np.ndarray:
-    """Move cell values in time by Runge and Kutta's method of three stages (Shu and Osher)."""
+    """Advance cell values in time by the three-stage Runge-Kutta method of Shu and Osher."""
     area, faces_i, faces_j = faces(x, y)
     lengths = np.linalg.norm(faces_i, axis=-1).max() + np.linalg.norm(faces_j, axis=-1).max()
     density, u, v, pressure = np.moveaxis(start, -1, 0)
@@ -74,7 +75,7 @@ def vortex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("waves", [0.0, 0.25], ids=["straight grid", "wavy grid"])
-def test_a_vortex_travels_at_second_order(waves: float) -> None:
+def test_moving_vortex_converges_at_second_order(waves: float) -> None:
     errors = []
     for count in (32, 64, 128):
         line = np.linspace(-6.0, 6.0, count + 1)
@@ -89,12 +90,12 @@ def test_a_vortex_travels_at_second_order(waves: float) -> None:
         errors.append(abs(moved - exact).mean())
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     assert errors[-1] < 1.1e-4
-    # On the coarsest grid the limiter acts, in the core, and adds to the error.
+    # On the coarsest grid the limiter acts in the core, which adds to the error.
     np.testing.assert_allclose(orders, 2.25, atol=0.35)
 
 
 def riemann(left: np.ndarray, right: np.ndarray, speed: np.ndarray) -> np.ndarray:
-    """Exact density, velocity, pressure at x / t = speed, for a rarefaction left, a shock right."""
+    """Exact density, velocity, pressure at x / t = speed: rarefaction left, shock right."""
     (rl, ul, pl), (rr, ur, pr) = left, right
     cl = np.sqrt(GAMMA * pl / rl)
 
@@ -135,7 +136,9 @@ def riemann(left: np.ndarray, right: np.ndarray, speed: np.ndarray) -> np.ndarra
 @pytest.mark.parametrize(
     "left", [(1.0, 0.0, 1.0), (1.0, 0.75, 1.0)], ids=["Sod", "sonic rarefaction"]
 )
-def test_shock_tube(left: tuple[float, float, float], direction: tuple[int, int]) -> None:
+def test_shock_tube_agrees_with_the_exact_solution(
+    left: tuple[float, float, float], direction: tuple[int, int]
+) -> None:
     right = (0.125, 0.0, 0.1)
     errors = []
     for count in (100, 200):
@@ -143,7 +146,7 @@ def test_shock_tube(left: tuple[float, float, float], direction: tuple[int, int]
         middle = (line[1:] + line[:-1]) / 2
         time = 0.15
         exact = riemann(np.array(left), np.array(right), middle / time)
-        # Turn the tube into the direction: density, velocity along, velocity across, pressure.
+        # Rotate the tube to the direction: density, velocity along, velocity across, pressure.
         turn = direction[0] + direction[1]
         start = np.where(middle[:, None] < 0, left, right)[::turn]
         flow = np.zeros((count, 4))
@@ -165,7 +168,7 @@ def test_shock_tube(left: tuple[float, float, float], direction: tuple[int, int]
     assert overshoot < 0.03
 
 
-def test_an_expansion_shock_dissolves() -> None:
+def test_expansion_shock_dissolves() -> None:
     # It satisfies the jump conditions, but loses entropy. Roe's flux alone would keep it.
     mach, pressure = 1.5, 1.0
     fast = np.array([1.0, mach * np.sqrt(GAMMA), 0.0, pressure])
@@ -181,7 +184,7 @@ def test_an_expansion_shock_dissolves() -> None:
 
 
 def flux(state: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """The exact flux of conserved variables; holds for complex ones too."""
+    """The exact flux of conserved variables, also for complex ones."""
     density, mx, my, energy = state
     pressure = (GAMMA - 1) * (energy - (mx**2 + my**2) / density / 2)
     through = (mx * normal[0] + my * normal[1]) / density
@@ -211,7 +214,7 @@ def drawn_states(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.n
 def test_flux_is_upwind_by_the_waves_of_the_mean_state(seed: int) -> None:
     left, right, normal = drawn_states(np.random.default_rng(seed))
     states = conserved(np.stack([left, right]))
-    # Roe's mean: velocity and total enthalpy, weighted by roots of density.
+    # Roe's mean: velocity and total enthalpy, weighted by the square root of density.
     enthalpy = (states[:, 3] + [left[3], right[3]]) / states[:, 0]
     weight = np.sqrt(states[:, 0]) / np.sqrt(states[:, 0]).sum()
     u, v, h = weight @ np.stack([[left[1], right[1]], [left[2], right[2]], enthalpy], axis=1)
@@ -219,9 +222,7 @@ def test_flux_is_upwind_by_the_waves_of_the_mean_state(seed: int) -> None:
     mean = np.array([1.0, u, v, energy])
     upwind = absolute(jacobian(mean, normal)) @ (states[1] - states[0])
     expected = (flux(states[0], normal) + flux(states[1], normal) - upwind) / 2
-    np.testing.assert_allclose(
-        airfoil._roe_flux(left, right, *normal), expected, rtol=1e-12, atol=1e-13
-    )
+    np.testing.assert_allclose(roe_flux(left, right, *normal), expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -230,7 +231,7 @@ def test_jacobian_is_split_by_the_sign_of_the_waves(seed: int, sign: float) -> N
     state, _, normal = drawn_states(np.random.default_rng(seed))
     matrix = jacobian(conserved(state), normal)
     split = np.empty((4, 4))
-    airfoil._split_jacobian(state, *normal, sign, split)
+    split_jacobian(state, *normal, sign, split)
     np.testing.assert_allclose(split, (matrix + sign * absolute(matrix)) / 2, atol=1e-13)
 
 
@@ -245,7 +246,7 @@ def test_factors_are_exact_along_a_line_of_cells() -> None:
     outward = rng.uniform(-1.0, 1.0, (count, 4, 2))
     blocks, inverse = np.empty((count, 4, 4, 4)), np.empty((count, 4, 4))
     speed = np.empty(count)
-    airfoil._factor(flow, neighbours, outward, cfl, blocks, inverse, speed)
+    factor(flow, neighbours, outward, cfl, blocks, inverse, speed)
 
     matrix = np.zeros((count, 4, count, 4))
     part = np.empty((4, 4))
@@ -255,26 +256,26 @@ def test_factors_are_exact_along_a_line_of_cells() -> None:
         sound = np.sqrt(GAMMA * state[3] / state[0])
         expected_speed[n] += (abs(normal @ state[1:3]) + sound * np.hypot(*normal)) / 2
         if other == WALL:
-            # Only pressure, whose derivative a stream along the wall leaves in the Jacobian.
+            # Only the pressure: for a stream along the wall its derivative stays in the Jacobian.
             push = np.array([0.0, *normal, 0.0])
             kinetic = (state[1] ** 2 + state[2] ** 2) / 2
             part = 0.4 * np.outer(push, [kinetic, -state[1], -state[2], 1.0])
         else:
-            airfoil._split_jacobian(state, *normal, 1.0, part)
+            split_jacobian(state, *normal, 1.0, part)
         matrix[n, :, n] += part
         if other >= 0:
-            airfoil._split_jacobian(flow[other], *normal, -1.0, part)
+            split_jacobian(flow[other], *normal, -1.0, part)
             matrix[n, :, other] += part
     np.testing.assert_allclose(speed, expected_speed)
     for n in range(count):
         matrix[n, :, n] += np.eye(4) * speed[n] / cfl
     right, solution = rng.standard_normal((2, count, 4))
-    airfoil._substitute(neighbours, blocks, inverse, right, solution)
+    substitute(neighbours, blocks, inverse, right, solution)
     direct = np.linalg.solve(matrix.reshape(4 * count, 4 * count), right.ravel())
     np.testing.assert_allclose(solution.ravel(), direct, rtol=1e-9, atol=1e-11)
 
 
-def test_a_uniform_stream_passes_the_curved_grid() -> None:
+def test_uniform_stream_passes_the_curved_grid_unchanged() -> None:
     grid = cells(*c_grid(DESIGN), wake_cells=50)
     stream = np.array([1.3, 0.9, -0.4, 0.8])
     balance = flux_balance(np.full((224, 54, 4), stream), grid.faces_i, grid.faces_j)
@@ -286,7 +287,7 @@ def test_mass_and_energy_are_conserved_across_the_wake_and_along_the_wall() -> N
     grid = cells(*c_grid(DESIGN, **HALF), wake_cells=25)
     rng = np.random.default_rng(1)
     flow = np.tile(FREE, (110, 25, 1))
-    # The free stream at the far field, where as much comes in as goes out.
+    # The free stream at the far field, where inflow equals outflow.
     flow[3:-3, :-3] *= 1 + 0.2 * rng.uniform(-1, 1, (104, 22, 4))
     flow[3:-3, :-3, 2] += 0.2 * rng.uniform(-1, 1, (104, 22))
     padded = airfoil._padded(grid, conserved(flow), FREE)
@@ -295,7 +296,7 @@ def test_mass_and_energy_are_conserved_across_the_wake_and_along_the_wall() -> N
     total = balance.sum(axis=(0, 1))
     size = abs(balance).sum(axis=(0, 1))
     assert (abs(total[[0, 3]]) < 1e-13 * size[[0, 3]]).all()
-    # What the airfoil feels is missing in the momentum.
+    # The force on the airfoil is missing from the momentum.
     np.testing.assert_allclose(total[[2, 1]], airfoil._force(grid, padded), rtol=1e-10)
     assert abs(total[1:3]).min() > 1e-3
 
@@ -307,7 +308,7 @@ def test_ghost_velocity_cancels_the_flow_through_the_wall() -> None:
     mean = padded[27:87, 1:3].mean(axis=1)
     normal = grid.faces_j[25:85, 0]
     assert abs((mean[:, 1:3] * normal).sum(axis=1)).max() < 1e-15
-    # Along the wall, and for density and pressure, the line through two cells is continued.
+    # Along the wall, and for density and pressure, the line through two cells is extrapolated.
     line = 1.5 * flow[25:85, 0] - 0.5 * flow[25:85, 1]
     np.testing.assert_allclose(mean[:, [0, 3]], line[:, [0, 3]], rtol=1e-14)
     along = normal[:, ::-1] * [-1, 1]

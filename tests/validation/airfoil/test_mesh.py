@@ -1,4 +1,4 @@
-"""The surface of an airfoil and the C-grid round it: nodes, cells, faces and neighbours."""
+"""The surface of an airfoil and the C-grid around it: nodes, cells, faces and neighbours."""
 
 from itertools import product
 
@@ -20,14 +20,14 @@ PLAIN = np.zeros(8)
 DESIGN = np.append(0.0, np.random.default_rng(0).uniform(-0.05, 0.05, 7))
 
 
-def test_surface_nodes() -> None:
+def test_surface_nodes_are_those_of_naca_0012() -> None:
     x, y = surface(PLAIN)
     side = np.concatenate([[0, 1 / 59 / 4], np.arange(1, 60) / 59])
     np.testing.assert_allclose(x, np.concatenate([side[::-1], side[1:]]), atol=1e-15)
     np.testing.assert_array_equal(y[:60], -y[:60:-1])
     assert (y[1:60] > 0).all()
     assert (y[[0, 60, 120]] == 0).all()
-    # Twelve percent thick, at 0.3 of the chord.
+    # Twelve percent thick at 0.3 of the chord.
     assert 2 * y.max() == pytest.approx(0.12, abs=1e-4)
     assert x[y.argmax()] == pytest.approx(0.3, abs=0.01)
 
@@ -68,7 +68,7 @@ def test_spacing_grows_slowly_and_then_closes() -> None:
     assert ratios[-1] > 1.5
 
 
-def test_spacing_has_one_ratio_where_that_is_small() -> None:
+def test_spacing_has_one_ratio_if_it_is_small() -> None:
     steps = np.diff(spacing(50, 0.015))
     np.testing.assert_allclose(steps[1:] / steps[:-1], steps[1] / steps[0], rtol=1e-11)
     assert 1 < steps[1] / steps[0] < 1.02
@@ -85,7 +85,7 @@ def test_grid_has_its_nodes_in_the_order_of_the_benchmark() -> None:
     x, y = c_grid(DESIGN)
     assert x.shape == y.shape == (221, 51)
     np.testing.assert_array_equal(np.stack([x, y])[:, 50:171, 0], surface(DESIGN))
-    # Upper side first, wake on a straight line to (40, 0), and again for the lower side.
+    # Upper side first; the wake is a straight line to (40, 0); then the same for the lower side.
     assert y[80, 0] > y[140, 0]
     for z in (x, y):
         np.testing.assert_array_equal(z[:51, 0], z[:-52:-1, 0])
@@ -103,7 +103,7 @@ def test_grid_has_its_nodes_in_the_order_of_the_benchmark() -> None:
     np.testing.assert_allclose(x[170:, -1], np.linspace(1, 40, 51))
     assert (y[:50, -1] == 40).all()
     assert (y[171:, -1] == -40).all()
-    # Straight lines between.
+    # Straight lines in between.
     weight = spacing(50, 2 / 120 / 40)
     for z in (x, y):
         np.testing.assert_allclose(
@@ -142,7 +142,7 @@ def test_neighbours_agree_on_their_face() -> None:
     assert (grid.neighbours == FAR_FIELD).sum() == 110 + 2 * 25
 
 
-@pytest.mark.parametrize("flip", [1, -1], ids=["right handed", "left handed"])
+@pytest.mark.parametrize("flip", [1, -1], ids=["right-handed", "left-handed"])
 def test_normals_point_to_growing_indices(flip: int) -> None:
     x, y = np.meshgrid([0.0, 1.0, 3.0], [0.0, 0.5, 1.0], indexing="ij")
     area, faces_i, faces_j = faces(x, flip * y)
@@ -161,6 +161,6 @@ def test_normals_point_to_growing_indices(flip: int) -> None:
     ],
     ids=["shapes", "one axis", "one line", "missing"],
 )
-def test_nodes_that_are_no_grid_are_refused(x: np.ndarray, y: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="expected finite x and y of one shape"):
+def test_nodes_that_do_not_form_a_grid_are_refused(x: np.ndarray, y: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="expected finite x and y of the same shape"):
         faces(x, y)

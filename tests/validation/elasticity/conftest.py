@@ -1,4 +1,4 @@
-"""How nearly results should agree."""
+"""A check that two results agree."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def agree() -> Callable[[np.ndarray, np.ndarray, float], None]:
-    """Every difference is within a tolerance times the largest value expected."""
+    """All differences are within a tolerance times the largest expected value."""
 
     def check(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
         np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * abs(expected).max())

@@ -1,4 +1,4 @@
-"""Sheets at rest under loads against exact solutions, symmetries and another finite element."""
+"""Sheets at rest under load against exact solutions, symmetries and another finite element."""
 
 from functools import partial
 from typing import Any
@@ -10,11 +10,13 @@ from scipy.interpolate import CloughTocher2DInterpolator
 from scipy.spatial import cKDTree
 
 from funcattn.pde import elasticity
+from funcattn.pde.elasticity_material import cauchy_stress, von_mises
+from funcattn.pde.elasticity_mesh import void_mesh, void_radius
 from funcattn.pde.errors import NotConvergedError
 
 C1, C2 = 1.863e5, 9.79e3
 YOUNG = 6 * (C1 + C2)
-VOID = partial(elasticity.void_radius, np.random.default_rng(0).standard_normal(10))
+VOID = partial(void_radius, np.random.default_rng(0).standard_normal(10))
 
 
 def rotation(degrees: float) -> np.ndarray:
@@ -41,7 +43,7 @@ def on_edge(nodes: np.ndarray) -> np.ndarray:
 
 
 def pull(nodes: np.ndarray, total: float) -> np.ndarray:
-    """An even load on the top edge: every node's quadratic, integrated by Gauss points."""
+    """A uniform load on the top edge: the quadratic of each node, integrated by Gauss points."""
     top = np.flatnonzero(nodes[:, 1] == nodes[:, 1].max())
     top = top[np.argsort(nodes[top, 0])]
     s, weight = np.polynomial.legendre.leggauss(3)
@@ -58,7 +60,7 @@ def sheet_and_load(
     total: float,
 ) -> tuple[np.ndarray, elasticity.Elements, dict[str, np.ndarray]]:
     """The benchmark's sheet: its nodes, elements, and the arguments of `equilibrium`."""
-    nodes, numbers = elasticity.void_mesh(VOID)
+    nodes, numbers = void_mesh(VOID)
     clamped = np.repeat(nodes[:, 1:] == 0.0, 2, axis=1)
     elements = elasticity.evaluate(nodes, numbers)
     return nodes, elements, {"load": pull(nodes, total), "fixed": clamped}
@@ -66,13 +68,13 @@ def sheet_and_load(
 
 def cauchy(elements: elasticity.Elements, displacement: np.ndarray) -> np.ndarray:
     gradient = elasticity.displacement_gradient(elements, displacement)
-    return elasticity.cauchy_stress(gradient)
+    return cauchy_stress(gradient)
 
 
 def kirsch(points: np.ndarray, radius: float = 0.25, far: float = 1.0) -> tuple[np.ndarray, ...]:
-    """Displacement and stress xx, yy, xy round a free hole in a sheet pulled along y; linear."""
+    """Linear displacement and stress xx, yy, xy around a free hole in a sheet pulled along y."""
     shear, kappa = YOUNG / 3, (3 - 0.5) / (1 + 0.5)
-    # Along (axis) and across the pull: axis = y, across = -x.
+    # Coordinates along (axis) and across the pull: axis = y, across = -x.
     along, across = points[..., 1] - 0.5, 0.5 - points[..., 0]
     r, t = np.hypot(along, across) / radius, np.arctan2(across, along)
     scale = far * radius / (8 * shear)
@@ -131,7 +133,7 @@ def linear_elasticity_of_another_library(nodes: np.ndarray, numbers: np.ndarray)
 def test_derivatives_of_biquadratic_fields_are_exact(agree: Any) -> None:
     elements = elasticity.evaluate(*rectangle(3, 2))
     nodes, _ = rectangle(3, 2)
-    # Rows that are not evenly spaced inside an element still hold straight lines exactly.
+    # Rows that are unevenly spaced inside an element still represent straight lines exactly.
     u = nodes @ np.array([[0.3, -0.2], [0.1, 0.7]]).T
     gradient = elasticity.displacement_gradient(elements, u)
     agree(gradient, np.broadcast_to([[0.3, -0.2], [0.1, 0.7]], (6, 9, 2, 2)), 1e-13)
@@ -154,7 +156,7 @@ def test_weights_integrate_fifth_order_polynomials() -> None:
 def test_force_is_the_slope_of_the_energy_and_stiffness_that_of_the_force() -> None:
     nodes, elements, _ = sheet_and_load(0.0)
     rng = np.random.default_rng(3)
-    # Bend and stretch by a tenth, and shake every node besides.
+    # Bend and stretch by a tenth, and perturb every node as well.
     u = 0.1 * np.sin(2 * nodes[:, ::-1]) + 1e-3 * rng.standard_normal(nodes.shape)
     direction = rng.standard_normal(nodes.shape)
     _, force, stiffness = elasticity.assemble(elements, u)
@@ -169,11 +171,11 @@ def test_force_is_the_slope_of_the_energy_and_stiffness_that_of_the_force() -> N
     assert abs(stiffness - stiffness.T).max() < 1e-14 * abs(stiffness).max()
 
 
-def test_moving_and_turning_the_whole_body_costs_nothing() -> None:
+def test_moving_and_rotating_the_whole_body_takes_no_energy() -> None:
     nodes, elements, _ = sheet_and_load(0.0)
     u = nodes @ (rotation(50.0) - np.eye(2)).T + [0.3, -0.2]
     energy, force, _ = elasticity.assemble(elements, u)
-    # Against the energy and force of a strain of order one.
+    # Compared with the energy and force of a strain of order one.
     assert abs(energy) < 1e-12 * YOUNG
     assert abs(force).max() < 1e-12 * YOUNG
 
@@ -208,7 +210,7 @@ def test_circular_hole_in_an_infinite_sheet_converges_at_third_and_second_order(
 
     errors = []
     for n in (1, 2, 4):
-        nodes, numbers = elasticity.void_mesh(hole, around=36 * n, radial=3 * n)
+        nodes, numbers = void_mesh(hole, around=36 * n, radial=3 * n)
         elements = elasticity.evaluate(nodes, numbers)
         exact, _ = kirsch(nodes)
         rest = elasticity.equilibrium(
@@ -217,8 +219,8 @@ def test_circular_hole_in_an_infinite_sheet_converges_at_third_and_second_order(
             fixed=np.repeat(on_edge(nodes)[:, None], 2, axis=1),
             prescribed=exact,
         )
-        value = elasticity.von_mises(cauchy(elements, rest.displacement))
-        expected = elasticity.von_mises(kirsch(elements.points)[1])
+        value = von_mises(cauchy(elements, rest.displacement))
+        expected = von_mises(kirsch(elements.points)[1])
         square = elements.weights * (value - expected) ** 2
         errors.append(
             [
@@ -241,7 +243,7 @@ def test_newton_converges_quadratically(pulled: float) -> None:
     small = residuals[(residuals < 0.1) & (residuals > 1e-7)]
     assert len(small) >= 2
     after = residuals[1:][(residuals[:-1] < 0.1) & (residuals[:-1] > 1e-7)]
-    # A tangent that is only close would gain a fixed factor each step.
+    # An approximate tangent would gain only a fixed factor per step.
     assert (after < 10 * small**2 + 1e-12).all(), residuals
 
 
@@ -257,25 +259,25 @@ def test_reactions_balance_the_load_and_its_moment(agree: Any) -> None:
     assert abs(rest.displacement).max() > 0.05
 
 
-def test_turning_the_problem_turns_the_solution(agree: Any) -> None:
+def test_rotating_the_problem_rotates_the_solution(agree: Any) -> None:
     nodes, elements, load = sheet_and_load(3e4)
     rest = elasticity.equilibrium(elements, **load)
     turn = rotation(37.0)
-    _, numbers = elasticity.void_mesh(VOID)
+    _, numbers = void_mesh(VOID)
     turned = elasticity.evaluate(nodes @ turn.T, numbers)
     load["load"] = load["load"] @ turn.T
     again = elasticity.equilibrium(turned, **load)
     agree(again.displacement, rest.displacement @ turn.T, 1e-10)
 
 
-def test_turning_the_clamp_and_the_load_turns_the_deformed_sheet(agree: Any) -> None:
+def test_rotating_the_clamp_and_the_load_rotates_the_deformed_sheet(agree: Any) -> None:
     nodes, elements, load = sheet_and_load(1e4)
     still = elasticity.equilibrium(elements, **load)
     turn = rotation(10.0)
     load["load"] = load["load"] @ turn.T
     turned = elasticity.equilibrium(elements, prescribed=nodes @ turn.T - nodes, **load)
     agree(nodes + turned.displacement, (nodes + still.displacement) @ turn.T, 1e-11)
-    values = [elasticity.von_mises(cauchy(elements, s.displacement)) for s in (still, turned)]
+    values = [von_mises(cauchy(elements, s.displacement)) for s in (still, turned)]
     agree(values[1], values[0], 1e-9)
 
 
@@ -286,7 +288,7 @@ def test_no_load_leaves_the_body_at_rest() -> None:
     np.testing.assert_array_equal(rest.residuals, 0.0)
 
 
-def test_everything_prescribed_leaves_nothing_to_solve() -> None:
+def test_fully_prescribed_body_has_the_prescribed_displacement() -> None:
     nodes, elements, load = sheet_and_load(0.0)
     load["fixed"] = np.ones(nodes.shape, dtype=bool)
     rest = elasticity.equilibrium(elements, prescribed=0.1 * nodes, **load)
@@ -296,22 +298,22 @@ def test_everything_prescribed_leaves_nothing_to_solve() -> None:
 def test_small_loads_agree_with_linear_elasticity_of_another_library(agree: Any) -> None:
     nodes, elements, load = sheet_and_load(1e-3)
     rest = elasticity.equilibrium(elements, **load)
-    _, numbers = elasticity.void_mesh(VOID)
+    _, numbers = void_mesh(VOID)
     expected = 1e-3 * linear_elasticity_of_another_library(nodes, numbers)
-    # The strain, and with it what is not linear, is about 1e-8.
+    # The strain, and with it the nonlinear part, is about 1e-8.
     agree(rest.displacement, expected, 1e-7)
 
 
-def test_arrays_are_those_of_the_equilibrium(agree: Any) -> None:
+def test_solve_returns_the_arrays_of_the_equilibrium(agree: Any) -> None:
     nodes, elements, load = sheet_and_load(100.0)
     rest = elasticity.equilibrium(elements, **load)
     sheet = elasticity.solve(VOID)
     stress = cauchy(elements, rest.displacement).reshape(-1, 3)
     agree(sheet["cauchy"], stress, 1e-11)
-    np.testing.assert_array_equal(sheet["stress"], elasticity.von_mises(sheet["cauchy"]))
+    np.testing.assert_array_equal(sheet["stress"], von_mises(sheet["cauchy"]))
     np.testing.assert_array_equal(sheet["points"], elements.points.reshape(-1, 2))
     np.testing.assert_array_equal(sheet["weights"], elements.weights.ravel())
-    # Another interpolation between the nodes, smooth too.
+    # Another smooth interpolation between the nodes.
     smooth = CloughTocher2DInterpolator(nodes, rest.displacement)(sheet["points"])
     agree(sheet["displacement"], smooth, 1e-2)
     assert sheet["iterations"] == len(rest.residuals) - 1
@@ -383,7 +385,7 @@ def test_too_few_steps_raise_with_the_residual() -> None:
         elasticity.equilibrium(elements, max_iterations=2, **load)
 
 
-def test_body_that_is_free_to_fly_off_raises() -> None:
+def test_body_without_support_raises() -> None:
     nodes, elements, load = sheet_and_load(100.0)
     load["fixed"] = np.zeros(nodes.shape, dtype=bool)
     with pytest.raises(NotConvergedError, match=r"det F > 0|within 20 steps"):
@@ -401,7 +403,7 @@ def test_node_without_an_element_raises() -> None:
         elasticity.equilibrium(elements, load=np.zeros((10, 2)), fixed=fixed)
 
 
-def test_own_forces_balance() -> None:
+def test_internal_forces_balance() -> None:
     nodes, elements, _ = sheet_and_load(0.0)
     u = 0.1 * np.sin(2 * nodes[:, ::-1])
     _, force, _ = elasticity.assemble(elements, u)

@@ -10,11 +10,12 @@ from scipy.interpolate import CloughTocher2DInterpolator
 from scipy.spatial import cKDTree
 
 from funcattn.pde import elasticity
+from funcattn.pde.elasticity_mesh import void_mesh, void_radius
 from funcattn.pde.errors import NotConvergedError
 
 C1, C2 = 1.863e5, 9.79e3
 COEFFICIENTS = np.random.default_rng(0).standard_normal(10)
-VOID = partial(elasticity.void_radius, COEFFICIENTS)
+VOID = partial(void_radius, COEFFICIENTS)
 
 
 def circle(radius: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -22,7 +23,7 @@ def circle(radius: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def test_nodes_and_gauss_points_fill_the_square_without_the_void(agree: Any) -> None:
-    nodes, numbers = elasticity.void_mesh(VOID)
+    nodes, numbers = void_mesh(VOID)
     points = elasticity.evaluate(nodes, numbers).points.reshape(-1, 2)
     assert nodes.shape == (504, 2)
     assert points.shape == (972, 2)
@@ -34,7 +35,7 @@ def test_nodes_and_gauss_points_fill_the_square_without_the_void(agree: Any) -> 
     for corner in ([0, 0], [0, 1], [1, 0], [1, 1]):
         assert (nodes == corner).all(1).sum() == 1
     on_edge = ((nodes == 0) | (nodes == 1)).any(axis=1)
-    # Of the seven nodes in a row the first is on the void and the last on the edge.
+    # The first of the seven nodes in a row is on the void, the last on the edge.
     x, y = (nodes[::7] - 0.5).T
     np.testing.assert_allclose(np.hypot(x, y), VOID(np.arctan2(y, x)), rtol=1e-13)
     np.testing.assert_array_equal(np.flatnonzero(on_edge), np.arange(6, 504, 7))
@@ -47,7 +48,7 @@ def test_area_converges_at_fourth_order() -> None:
     exact = 1 - np.pi * np.mean(VOID(angle) ** 2)
     errors = []
     for n in (1, 2, 4):
-        mesh = elasticity.void_mesh(VOID, around=36 * n, radial=3 * n)
+        mesh = void_mesh(VOID, around=36 * n, radial=3 * n)
         errors.append(abs(elasticity.evaluate(*mesh).weights.sum() - exact))
     assert errors[0] < 2e-5
     np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 4.0, atol=0.2)
@@ -55,7 +56,7 @@ def test_area_converges_at_fourth_order() -> None:
 
 @pytest.mark.parametrize("grading", [0.0, 0.5])
 def test_mesh_is_its_own_mirror_image(grading: float) -> None:
-    nodes, _ = elasticity.void_mesh(circle(0.3), grading=grading)
+    nodes, _ = void_mesh(circle(0.3), grading=grading)
     for axis in (0, 1):
         mirrored = nodes.copy()
         mirrored[:, axis] = 1 - mirrored[:, axis]
@@ -66,7 +67,7 @@ def test_mesh_is_its_own_mirror_image(grading: float) -> None:
 
 def test_grading_gathers_elements_at_the_void() -> None:
     def widths(grading: float) -> np.ndarray:
-        nodes, _ = elasticity.void_mesh(circle(0.25), grading=grading)
+        nodes, _ = void_mesh(circle(0.25), grading=grading)
         steps: np.ndarray = np.linalg.norm(np.diff(nodes.reshape(72, 7, 2), axis=1), axis=-1)
         return steps[0] / steps[0].sum()
 
@@ -89,7 +90,7 @@ def test_mirrored_void_gives_the_mirrored_field(agree: Any) -> None:
     k = np.arange(1, 6)
     mirrored = (COEFFICIENTS.reshape(5, 2) * np.stack([(-1.0) ** k, -((-1.0) ** k)], -1)).ravel()
     sheet = elasticity.solve(VOID)
-    other = elasticity.solve(partial(elasticity.void_radius, mirrored))
+    other = elasticity.solve(partial(void_radius, mirrored))
     distance, partner = cKDTree(other["points"]).query([1, 0] - sheet["points"] * [1, -1])
     assert distance.max() < 1e-13
     agree(other["stress"][partner], sheet["stress"], 1e-11)
@@ -98,7 +99,7 @@ def test_mirrored_void_gives_the_mirrored_field(agree: Any) -> None:
     assert abs(other["stress"] - sheet["stress"]).max() > 0.1 * sheet["stress"].max()
 
 
-def test_response_is_linear_up_to_the_strain() -> None:
+def test_response_is_linear_up_to_errors_of_the_order_of_the_strain() -> None:
     unit = elasticity.solve(VOID, traction=1e-6)["cauchy"] / 1e-6
     differences = [
         abs(elasticity.solve(VOID, traction=t)["cauchy"] / t - unit).max() / abs(unit).max()
@@ -108,7 +109,7 @@ def test_response_is_linear_up_to_the_strain() -> None:
     assert 2e-4 < differences[-1] < 2e-3
 
 
-def test_small_load_stress_does_not_depend_on_the_material(agree: Any) -> None:
+def test_stress_under_a_small_load_does_not_depend_on_the_material(agree: Any) -> None:
     rubber = elasticity.solve(VOID, traction=1e-4)
     other = elasticity.solve(VOID, traction=1e-4, c1=3e5, c2=5e4)
     np.testing.assert_allclose(other["stress"], rubber["stress"], rtol=1e-7)
@@ -116,7 +117,7 @@ def test_small_load_stress_does_not_depend_on_the_material(agree: Any) -> None:
     agree(other["displacement"], softer * rubber["displacement"], 1e-7)
 
 
-def test_stress_far_from_rest_does_depend_on_the_material() -> None:
+def test_stress_under_a_large_load_depends_on_the_material() -> None:
     pulled = [elasticity.solve(VOID, traction=3e4 * f, c1=C1 * f, c2=C2 * f) for f in (1, 2)]
     np.testing.assert_allclose(pulled[1]["stress"], 2 * pulled[0]["stress"], rtol=1e-9)
     other = elasticity.solve(VOID, traction=3e4, c1=0.5 * C1, c2=C2 + 0.5 * C1)
@@ -130,11 +131,11 @@ def test_finer_meshes_approach_one_solution() -> None:
     for values in (mean, lift):
         change = abs(np.diff(values)) / values[-1]
         assert change[0] < 6e-3
-        # Singular corners at the clamp keep the order below that of a smooth solution.
+        # Singular corners at the clamp reduce the order below that of a smooth solution.
         assert 3 < change[0] / change[1] < 9
 
 
-def test_radius_is_the_series_pushed_between_its_bounds() -> None:
+def test_radius_is_the_series_mapped_between_its_bounds() -> None:
     angle = np.linspace(0, 7, 50)
     g = np.zeros(50)
     for k in range(1, 6):
@@ -143,13 +144,13 @@ def test_radius_is_the_series_pushed_between_its_bounds() -> None:
         g += 4 * (k**2 + 9) ** -0.5 / np.sqrt(np.pi) * wave
     np.testing.assert_allclose(VOID(angle), 0.2 + 0.2 / (1 + np.exp(g)), rtol=1e-13)
     np.testing.assert_allclose(VOID(angle + 2 * np.pi), VOID(angle), rtol=1e-13)
-    longer = elasticity.void_radius(np.append(COEFFICIENTS, [0, 0]), angle)
+    longer = void_radius(np.append(COEFFICIENTS, [0, 0]), angle)
     np.testing.assert_allclose(longer, VOID(angle), rtol=1e-13)
 
 
 def test_radius_takes_its_amplitude_and_length() -> None:
     def exponent(**settings: float) -> float:
-        radius = elasticity.void_radius(np.array([1.0, 0.0]), np.zeros(1), **settings)[0]
+        radius = void_radius(np.array([1.0, 0.0]), np.zeros(1), **settings)[0]
         return float(np.log(0.2 / (radius - 0.2) - 1))
 
     for settings, expected in (
@@ -161,12 +162,12 @@ def test_radius_takes_its_amplitude_and_length() -> None:
 
 
 def test_radius_of_extreme_draws_stays_between_its_bounds() -> None:
-    radius = elasticity.void_radius(np.full(10, 1e4), np.linspace(0, 2 * np.pi, 99))
+    radius = void_radius(np.full(10, 1e4), np.linspace(0, 2 * np.pi, 99))
     assert radius.min() == 0.2
     assert radius.max() == 0.4
 
 
-def test_sample_is_what_solve_gives_for_the_drawn_void() -> None:
+def test_sample_is_the_solution_for_the_drawn_void() -> None:
     one = elasticity.sample(rng=np.random.default_rng(7))
     shapes = {name: array.shape for name, array in one.items()}
     assert shapes == {
@@ -185,7 +186,7 @@ def test_sample_is_what_solve_gives_for_the_drawn_void() -> None:
         assert array.dtype == np.float64
         assert np.isfinite(array).all()
     np.testing.assert_array_equal(one["coefficients"], np.random.default_rng(7).standard_normal(10))
-    radius = partial(elasticity.void_radius, one["coefficients"])
+    radius = partial(void_radius, one["coefficients"])
     for name, array in elasticity.solve(radius).items():
         np.testing.assert_array_equal(one[name], array)
     angle = 2 * np.pi * np.arange(42) / 41
@@ -196,7 +197,7 @@ def test_sample_is_what_solve_gives_for_the_drawn_void() -> None:
         assert radius_round[0] == radius_round[-1]
 
 
-def test_sample_depends_on_the_generator_alone() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     rng = np.random.default_rng(8)
     first, second = elasticity.sample(rng=rng), elasticity.sample(rng=rng)
     elasticity.sample(around=12, radial=1, rng=np.random.default_rng(1))
@@ -231,9 +232,9 @@ def test_sample_keeps_its_void_on_other_meshes_and_passes_its_settings_on() -> N
     assert draw(tolerance=1e-3)["iterations"] < usual["iterations"]
 
 
-# What the published set of 2000 samples shows: stress averaged over the points of a sample from
-# 150 to 260 and 185 in the middle; largest stress from 470 to 1440 and 880 in the middle; and, out
-# of 1944, so many points of stress 0 to 18, 18 to 36, ...
+# The published set of 2000 samples has a mean stress per sample from 150 to 260, median 185; a
+# maximum stress from 470 to 1440, median 880; and, out of 1944 points, these numbers with stress
+# 0 to 18, 18 to 36, ...
 PUBLISHED_COUNTS = np.array([35, 111, 107, 89, 90, 134, 126])
 
 
@@ -267,7 +268,7 @@ def test_a_thousand_samples_look_like_the_published_set() -> None:
 
 
 @pytest.mark.full
-def test_the_benchmarks_mesh_error_is_as_documented() -> None:
+def test_mesh_error_of_the_benchmark_is_as_documented() -> None:
     for seed in range(4):
         coarse = elasticity.sample(rng=np.random.default_rng(seed))
         fine = elasticity.sample(
@@ -335,7 +336,7 @@ def test_coefficients_that_are_not_finite_pairs_are_refused(coefficients: np.nda
     with pytest.raises(
         ValueError, match=r"coefficients in pairs, shape \(2 modes,\), got shape \("
     ):
-        elasticity.void_radius(coefficients, np.zeros(3))
+        void_radius(coefficients, np.zeros(3))
 
 
 def test_void_that_folds_the_mesh_is_refused() -> None:

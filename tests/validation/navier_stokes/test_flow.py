@@ -19,7 +19,7 @@ def grid(points: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def few_waves(points: int) -> np.ndarray:
-    """An analytic flow without symmetry, which makes all other waves as it moves."""
+    """An analytic flow without symmetry, which excites all other waves as it evolves."""
     x, y = grid(points)
     field: np.ndarray = (
         np.cos(2 * np.pi * x)
@@ -37,7 +37,7 @@ def other_force(points: int) -> np.ndarray:
 
 
 def rough(points: int, seed: int = 0) -> np.ndarray:
-    """A random field with strength in all waves that the grid has."""
+    """A random field with energy in all waves of the grid."""
     return periodic_square(points, alpha=1.5, scale=4.0, rng=np.random.default_rng(seed))
 
 
@@ -80,12 +80,12 @@ def relative(field: np.ndarray, reference: np.ndarray) -> float:
     "waves",
     [
         pytest.param([(1, 0), (0, 1)], id="taylor-green"),
-        pytest.param([(3, 4), (5, 0), (4, -3), (0, 5), (3, -4)], id="many of one length"),
-        pytest.param([(1, 2), (2, 4), (-3, -6)], id="many of one direction"),
+        pytest.param([(3, 4), (5, 0), (4, -3), (0, 5), (3, -4)], id="several of equal length"),
+        pytest.param([(1, 2), (2, 4), (-3, -6)], id="several of equal direction"),
     ],
 )
 def test_flows_without_advection_only_decay(waves: list[tuple[int, int]]) -> None:
-    # Waves of one length, or of one direction, do not act on each other.
+    # Waves of equal length, or of equal direction, do not interact.
     nu, t = 1e-3, 2.0
     x, y = grid(32)
     initial, exact = np.zeros((32, 32)), np.zeros((32, 32))
@@ -120,7 +120,7 @@ def test_agrees_with_the_galerkin_system_summed_wave_by_wave(points: int) -> Non
     initial, force = rough(points), other_force(points)
     waves = [(i, j) for i in range(-top, top + 1) for j in range(-top, top + 1)]
     place = {k: at for at, k in enumerate(waves)}
-    # d/dt w_k = sum over p + q = k of (p2 q1 - p1 q2) / |p|^2 w_p w_q: p moves q.
+    # d/dt w_k = sum over p + q = k of (p2 q1 - p1 q2) / |p|^2 w_p w_q: p advects q.
     triads = [
         (place[p[0] + q[0], p[1] + q[1]], place[p], place[q], p[1] * q[0] - p[0] * q[1], p)
         for p in waves
@@ -150,7 +150,7 @@ def test_agrees_with_the_galerkin_system_summed_wave_by_wave(points: int) -> Non
     ).y[:, -1]
     w = navier_stokes.solve(initial, force, viscosity=nu, times=[t], step=1 / 400)[0]
     assert relative(spectrum(w), expected) < 1e-9
-    # The waves did act on each other.
+    # The waves did interact.
     laminar = spectrum(initial) * np.exp(-decay * t) + f * t
     assert relative(laminar, expected) > 0.1
 
@@ -190,7 +190,7 @@ def arakawa(initial: np.ndarray, force: np.ndarray, nu: float, t: float, steps: 
     return w
 
 
-def test_finite_differences_converge_to_it_at_second_order() -> None:
+def test_finite_differences_converge_to_the_solution_at_second_order() -> None:
     nu, t = 1e-3, 0.5
     errors = []
     for points in (32, 64, 128):
@@ -209,7 +209,7 @@ def test_finite_differences_converge_to_it_at_second_order() -> None:
     ],
     ids=["step", "courant"],
 )
-def test_fourth_order_in_the_step_and_in_the_courant_number(
+def test_error_is_of_fourth_order_in_the_step_and_in_the_courant_number(
     name: str, values: tuple[float, ...], finest: float, limit: float, others: dict[str, Any]
 ) -> None:
     def end(value: float) -> np.ndarray:
@@ -251,7 +251,7 @@ def test_short_waves_of_the_force_are_left_out() -> None:
     np.testing.assert_allclose(w, expected, rtol=0, atol=1e-12)
 
 
-def test_mean_vorticity_moves_nothing_and_only_a_mean_force_changes_it() -> None:
+def test_mean_vorticity_has_no_effect_and_only_a_mean_force_changes_it() -> None:
     times = [0.5, 1.0]
     w = navier_stokes.solve(rough(32), other_force(32), times=times)
     assert abs(w.mean((1, 2))).max() < 1e-15
@@ -275,12 +275,12 @@ def test_energy_and_enstrophy_change_by_viscosity_and_force_alone() -> None:
     slope = np.array([1, -8, 0, 8, -1]) / (12 * gap)
     assert slope @ energy == pytest.approx(power - lost_energy, rel=1e-7)
     assert slope @ enstrophy == pytest.approx(enstrophy_power - lost_enstrophy, rel=2e-6)
-    # Every term has a say.
+    # Every term contributes.
     assert lost_energy > 0.1 * abs(power)
     assert lost_enstrophy > 0.1 * abs(enstrophy_power)
 
 
-def test_without_viscosity_and_force_energy_and_enstrophy_stay() -> None:
+def test_energy_and_enstrophy_are_conserved_without_viscosity_and_force() -> None:
     # The rough field fills all waves: aliases would show at once.
     changes = []
     for step in (1 / 50, 1 / 100):
@@ -289,7 +289,7 @@ def test_without_viscosity_and_force_energy_and_enstrophy_stay() -> None:
         changes.append([abs(energy[1] / energy[0] - 1), abs(enstrophy[1] / enstrophy[0] - 1)])
     assert relative(w[1], w[0]) > 0.5
     assert max(changes[1]) < 1e-10, changes
-    # The change is an error of the step, of order 5, and of nothing else.
+    # The change comes only from the time step, with order 5.
     assert (np.array(changes[0]) > 20 * np.array(changes[1])).all(), changes
 
 
@@ -302,8 +302,8 @@ def test_without_viscosity_and_force_energy_and_enstrophy_stay() -> None:
         pytest.param(lambda w: np.flip(w, -1), -1, id="mirror"),
     ],
 )
-def test_moving_the_start_moves_the_flow(move: Callable[[Any], Any], sign: int) -> None:
-    # Vorticity changes its sign in a mirror.
+def test_transforming_the_start_transforms_the_flow(move: Callable[[Any], Any], sign: int) -> None:
+    # Vorticity changes sign under reflection.
     initial, force = rough(32), other_force(32)
     w = navier_stokes.solve(initial, force, times=[1.0])
     moved = navier_stokes.solve(sign * move(initial), sign * move(force), times=[1.0])
@@ -311,12 +311,12 @@ def test_moving_the_start_moves_the_flow(move: Callable[[Any], Any], sign: int) 
     assert relative(moved, w) > 0.1
 
 
-def test_a_flow_can_be_stopped_and_taken_up_again() -> None:
+def test_flow_can_be_stopped_and_continued() -> None:
     force = other_force(32)
     whole = navier_stokes.solve(few_waves(32), force, times=[0.4, 1.0])
     again = navier_stokes.solve(whole[0], force, times=[0.6])
     np.testing.assert_allclose(again[0], whole[1], rtol=0, atol=1e-12)
-    # Snapshots cut steps, and change the result by no more than the error in time.
+    # Snapshots shorten steps, and change the result by at most the error in time.
     assert 0 < relative(navier_stokes.solve(few_waves(32), force, times=[1.0])[0], whole[1]) < 1e-3
 
 
@@ -335,7 +335,7 @@ def test_steps_follow_the_courant_number(step: float, courant: float, count: int
         run(vortices, max_steps=count - 1)
 
 
-def test_batch_equals_one_by_one() -> None:
+def test_batch_equals_solving_one_by_one() -> None:
     initial = np.stack([rough(16, seed) for seed in range(6)]).reshape(2, 3, 16, 16)
     force = np.stack([other_force(16), -other_force(16), 0 * other_force(16)])
     w = navier_stokes.solve(initial, force, times=[0.5, 1.0])
@@ -343,7 +343,7 @@ def test_batch_equals_one_by_one() -> None:
     for i, j in np.ndindex(2, 3):
         alone = navier_stokes.solve(initial[i, j], force[j], times=[0.5, 1.0])
         np.testing.assert_array_equal(w[i, j], alone)
-    # One start under several forces.
+    # One initial field with several forces.
     several = navier_stokes.solve(initial[0, 1], force, times=[0.5, 1.0])
     np.testing.assert_array_equal(several[1], w[0, 1])
 
@@ -415,7 +415,7 @@ def test_parameter_out_of_range_is_refused(name: str, value: Any, message: str) 
 
 @pytest.mark.parametrize("strength", [1e3, 1e100])
 def test_flow_that_outruns_its_step_raises(strength: float) -> None:
-    # At rest nothing limits the first step.
+    # A flow at rest does not limit the first step.
     force = strength * other_force(16)
     with pytest.raises(NotConvergedError, match=r"at most 2\.828, got .* after a step of 0\.05"):
         navier_stokes.solve(np.zeros((16, 16)), force, times=[1.0])
@@ -433,7 +433,7 @@ def test_flow_too_fast_for_the_allowed_steps_raises_at_once() -> None:
         navier_stokes.solve(0.1 * few_waves(16), times=[1.0, 2.0], max_steps=30)
 
 
-def test_twice_the_vorticity_takes_half_the_time() -> None:
+def test_twice_the_vorticity_evolves_in_half_the_time() -> None:
     w = navier_stokes.solve(rough(32), other_force(32), viscosity=1e-3, times=[1.0], step=0.02)
     fast = navier_stokes.solve(
         2 * rough(32), 4 * other_force(32), viscosity=2e-3, times=[0.5], step=0.01
@@ -441,11 +441,11 @@ def test_twice_the_vorticity_takes_half_the_time() -> None:
     np.testing.assert_allclose(fast, 2 * w, rtol=0, atol=1e-12)
 
 
-def test_four_tiles_are_one_flow_on_half_the_length() -> None:
+def test_four_tiles_are_one_flow_at_half_the_length() -> None:
     def tiled(field: np.ndarray) -> np.ndarray:
         return np.tile(field, (2, 2))
 
-    # Of 64 points 21 waves are kept, of 32 points 10: those of the tiles are 2, 4, ..., 20.
+    # 64 points keep 21 waves and 32 points keep 10: those of the tiles are 2, 4, ..., 20.
     initial, force = without_short_waves(rough(32)), other_force(32)
     w = navier_stokes.solve(initial, force, viscosity=1e-3, times=[1.0], step=0.01)[0]
     tiles = navier_stokes.solve(

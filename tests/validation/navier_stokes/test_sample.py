@@ -1,4 +1,4 @@
-"""Samples of random flows under the force of the benchmark, and the errors left in them."""
+"""Samples of random flows under the force of the benchmark, and their remaining errors."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def relative(field: np.ndarray, reference: np.ndarray) -> float:
     return float(np.linalg.norm(field - reference) / np.linalg.norm(reference))
 
 
-def test_force_of_the_benchmark() -> None:
+def test_force_is_that_of_the_benchmark() -> None:
     x = np.arange(12) / 12
     expected = 0.1 * (np.sin(2 * np.pi * (x[:, None] + x)) + np.cos(2 * np.pi * (x[:, None] + x)))
     np.testing.assert_allclose(navier_stokes.diagonal_forcing(12), expected, atol=1e-16)
@@ -20,7 +20,7 @@ def test_force_of_the_benchmark() -> None:
     )
 
 
-def test_sample_is_the_forced_random_field_and_depends_on_the_generator_only() -> None:
+def test_sample_is_the_forced_random_field_and_depends_only_on_its_generator() -> None:
     w = navier_stokes.sample(points=32, keep=16, frames=3, rng=np.random.default_rng(5))
     navier_stokes.sample(points=16, keep=16, frames=1, rng=np.random.default_rng(6))
     again = navier_stokes.sample(points=32, keep=16, frames=3, rng=np.random.default_rng(5))
@@ -38,7 +38,7 @@ def test_sample_is_the_forced_random_field_and_depends_on_the_generator_only() -
 @pytest.mark.parametrize(
     "change", [{"viscosity": 1e-2}, {"scale": 7.0**1.5}, {"step": 0.01}, {"courant": 0.1}]
 )
-def test_parameters_of_a_sample_reach_the_solver(change: dict[str, float]) -> None:
+def test_sample_passes_its_parameters_to_the_solver(change: dict[str, float]) -> None:
     usual = navier_stokes.sample(points=32, keep=16, frames=2, rng=np.random.default_rng(5))
     changed = navier_stokes.sample(
         points=32, keep=16, frames=2, rng=np.random.default_rng(5), **change
@@ -76,12 +76,12 @@ def test_default_steps_leave_a_small_error(points: int, limit: float) -> None:
         ]
 
     errors = [relative(a, b) for a, b in zip(frames(1.0), frames(0.5), strict=True)]
-    # 1.3e-4 of 64 points and up to 3e-4 in other flows; the grid's own error is a hundred times
-    # that.
+    # 1.3e-4 with 64 points, and up to 3e-4 in other flows; the error of the grid is a hundred
+    # times larger.
     assert max(errors) < limit, errors
 
 
-def test_sample_of_no_frames_or_other_points_is_refused() -> None:
+def test_frames_or_points_that_do_not_fit_are_refused() -> None:
     rng = np.random.default_rng(0)
     for keep in (0, 5, 32):
         with pytest.raises(ValueError, match=f"a divisor of points = 16, got {keep}"):

@@ -1,4 +1,4 @@
-"""The mesh round an airfoil: closed, in order, as fine as asked for, and not folded."""
+"""The mesh around an airfoil: closed, in order, as fine as requested, and not folded."""
 
 import itertools
 import re
@@ -31,7 +31,7 @@ def airfoil(size: Size) -> np.ndarray:
 
 
 class Geometry:
-    """Areas and centres of a mesh from its points and corners only, in three dimensions."""
+    """Areas and centres of a mesh in three dimensions, from its points and corners only."""
 
     def __init__(self, mesh: PolyMesh) -> None:
         corner = mesh.points[mesh.faces]
@@ -59,17 +59,17 @@ class Geometry:
         self.volume, self.centre = volume[:, 0], moment / volume
 
     def sums(self, values: np.ndarray, both: float = -1.0) -> np.ndarray:
-        """Sum values of faces over those of every cell, times `both` where it is the neighbour."""
+        """Sum face values over the faces of each cell, times `both` where it is the neighbour."""
         result = np.zeros((self.cells, values.shape[1]))
         np.add.at(result, self.mesh.owner, values)
         np.add.at(result, self.mesh.neighbour, both * values[: self.inside])
         return result
 
     def non_orthogonality(self) -> np.ndarray:
-        way = self.centre[self.mesh.neighbour] - self.centre[self.mesh.owner[: self.inside]]
+        offset = self.centre[self.mesh.neighbour] - self.centre[self.mesh.owner[: self.inside]]
         area = self.area[: self.inside]
-        cosine = np.sum(way * area, axis=1)
-        cosine /= np.linalg.norm(way, axis=1) * np.linalg.norm(area, axis=1)
+        cosine = np.sum(offset * area, axis=1)
+        cosine /= np.linalg.norm(offset, axis=1) * np.linalg.norm(area, axis=1)
         return np.rad2deg(np.arccos(np.minimum(cosine, 1.0)))
 
 
@@ -105,7 +105,7 @@ def test_cells_are_closed_and_fill_the_domain(meshed: Any) -> None:
     np.testing.assert_allclose(geometry.centre[:, 2], 0.5)
 
 
-def test_faces_are_between_the_right_cells_and_in_order(meshed: Any) -> None:
+def test_faces_join_the_right_cells_in_the_right_order(meshed: Any) -> None:
     size, _, mesh, geometry = meshed
     owner, n, m = mesh.owner[: geometry.inside], size.surface + 2 * size.wake, size.normal
     assert (owner < mesh.neighbour).all()
@@ -117,11 +117,11 @@ def test_faces_are_between_the_right_cells_and_in_order(meshed: Any) -> None:
     expected |= {(c, c + m) for c in np.flatnonzero(i < n - 1)}
     expected |= {(k * m, (n - 1 - k) * m) for k in range(size.wake)}
     assert set(zip(owner.tolist(), mesh.neighbour.tolist(), strict=True)) == expected
-    way = geometry.centre[mesh.neighbour] - geometry.centre[owner]
-    assert (np.sum(way * geometry.area[: geometry.inside], axis=1) > 0).all()
+    offset = geometry.centre[mesh.neighbour] - geometry.centre[owner]
+    assert (np.sum(offset * geometry.area[: geometry.inside], axis=1) > 0).all()
 
 
-def test_points_are_used_and_different(meshed: Any) -> None:
+def test_all_points_are_used_and_distinct(meshed: Any) -> None:
     _, _, mesh, _ = meshed
     np.testing.assert_array_equal(np.unique(mesh.faces), np.arange(len(mesh.points)))
     assert len(np.unique(mesh.points, axis=0)) == len(mesh.points)
@@ -133,7 +133,7 @@ def test_patches_are_where_they_should_be(meshed: Any) -> None:
     assert first[-1] == len(mesh.faces)
     wall, far, sides = (slice(a, b) for a, b in itertools.pairwise(first))
     assert list(mesh.patches) == ["airfoil", "far", "sides"]
-    # Panels of the airfoil in their order, with normals out of the fluid.
+    # Panels of the airfoil in order, with normals out of the fluid.
     panels = airfrans.panels(airfoil(size))
     np.testing.assert_allclose(geometry.face[wall, :2], panels.middle, atol=1e-15)
     np.testing.assert_allclose(
@@ -149,7 +149,7 @@ def test_patches_are_where_they_should_be(meshed: Any) -> None:
     np.testing.assert_allclose(abs(geometry.area[sides, :2]), 0.0, atol=1e-12)
 
 
-def test_grid_has_the_heights_and_the_wake_that_were_asked_for() -> None:
+def test_grid_has_the_requested_heights_and_wake() -> None:
     size = FINE
     grid = c_grid(airfoil(size), 0.2, size)
     wake = size.wake
@@ -162,7 +162,7 @@ def test_grid_has_the_heights_and_the_wake_that_were_asked_for() -> None:
     assert np.linalg.norm(grid[0, 0] - [1.0, 0.0]) == pytest.approx(size.radius, rel=0.01)
     arc = np.linalg.norm(grid[wake:-wake, -1] - [1.0, 0.0], axis=1)
     np.testing.assert_allclose(arc, size.radius, rtol=1e-12)
-    # Cells along a ray grow by one factor, but for where it bends.
+    # Cells along a ray grow by one factor, except where the ray bends.
     step = np.linalg.norm(np.diff(grid[wake + 40], axis=0), axis=1)
     ratio = step[1:] / step[:-1]
     np.testing.assert_allclose(ratio[[0, 30, -1]], np.median(ratio), rtol=1e-3)
@@ -170,7 +170,7 @@ def test_grid_has_the_heights_and_the_wake_that_were_asked_for() -> None:
     np.testing.assert_allclose(ratio, np.median(ratio), rtol=0.25)
 
 
-def test_grid_of_an_airfoil_upside_down_is_upside_down() -> None:
+def test_mirrored_airfoil_has_the_mirrored_grid() -> None:
     nodes = five_digit(3.0, 5.0, 15.0, reflex=True, panels=80)
     grid = c_grid(nodes, 0.2, COARSE)
     other = c_grid(nodes[::-1] * [1.0, -1.0], -0.2, COARSE)
@@ -201,24 +201,24 @@ def test_grids_do_not_fold_and_their_cells_are_not_too_oblique(
 
 
 def test_folded_grid_is_reported() -> None:
-    # A node of the upper side in the place of one of further ahead.
+    # A node of the upper side is moved to the place of one farther ahead.
     nodes = airfoil(COARSE)
     nodes[10] = nodes[30]
     with pytest.raises(
-        NotConvergedError, match=r"expected convex cells .*, got \d+ others of 5120"
+        NotConvergedError, match=r"expected convex cells .*, got \d+ others out of 5120"
     ):
         c_grid(nodes, 0.0, COARSE)
 
 
 def test_cells_that_cannot_grow_are_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"first steps in \(0, 1 / 40\), .* got .*: the cells grow"
+        ValueError, match=r"first steps in \(0, 1 / 40\), .* got .*: the cells must grow"
     ):
         c_grid(airfoil(COARSE), 0.0, COARSE._replace(first=3.0))
 
 
 @pytest.mark.parametrize("count", [80, 82], ids=str)
-def test_nodes_of_another_number_are_refused(count: int) -> None:
+def test_wrong_number_of_nodes_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match=rf"shape \(81, 2\), got shape \({count}, 2\)"):
         c_grid(np.zeros((count, 2)), 0.0, COARSE)
 
@@ -229,19 +229,19 @@ def test_transfer_to_the_same_grid_changes_nothing() -> None:
     np.testing.assert_allclose(transfer(values, grid, COARSE, grid, COARSE), values, rtol=1e-12)
 
 
-def test_transfer_keeps_what_is_linear_near_the_airfoil() -> None:
+def test_transfer_keeps_linear_fields_near_the_airfoil() -> None:
     coarse, fine = c_grid(airfoil(COARSE), 0.1, COARSE), c_grid(airfoil(FINE), 0.1, FINE)
     moved = transfer(centres(coarse), coarse, COARSE, fine, FINE)
     error = np.linalg.norm(moved - centres(fine), axis=-1)
     near = np.linalg.norm(centres(fine) - [0.5, 0.0], axis=-1) < 1.0
-    # A coarse cell is up to 0.3 wide there, and rays bend.
+    # Coarse cells are up to 0.3 wide there, and rays bend.
     assert near.sum() > 8000
     assert error[near].max() < 0.05
     assert np.median(error[near]) < 5e-4
 
 
 def numbers(text: str) -> np.ndarray:
-    """All that stands in the outer brackets of a list of OpenFOAM."""
+    """The numbers in an OpenFOAM list."""
     count, body = re.match(r"[^}]*}\s*(\d+)\s*\((.*)\)\s*$", text, re.DOTALL).groups()  # type: ignore[union-attr]
     values = np.array(re.sub(r"[()]", " ", body).split(), dtype=float)
     return values.reshape(int(count), -1)
@@ -256,9 +256,9 @@ def test_mesh_files_hold_the_mesh(tmp_path: Path) -> None:
     np.testing.assert_array_equal(faces, mesh.faces)
     np.testing.assert_array_equal(numbers(text["owner"])[:, 0], mesh.owner)
     np.testing.assert_array_equal(numbers(text["neighbour"])[:, 0], mesh.neighbour)
-    found = re.findall(r"(\w+) { type (\w+); nFaces (\d+); startFace (\d+); }", text["boundary"])
+    patches = re.findall(r"(\w+) { type (\w+); nFaces (\d+); startFace (\d+); }", text["boundary"])
     inside = len(mesh.neighbour)
-    assert found == [
+    assert patches == [
         ("airfoil", "wall", "20", str(inside)),
         ("far", "patch", str(32 + 24), str(inside + 20)),
         ("sides", "empty", str(2 * 32 * 12), str(inside + 20 + 56)),

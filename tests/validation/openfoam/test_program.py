@@ -1,4 +1,4 @@
-"""Flows by the program itself: meshes without fault, known lift and drag, symmetry."""
+"""Flows by the program itself: valid meshes, known lift and drag, symmetry."""
 
 import shutil
 import subprocess
@@ -44,8 +44,10 @@ def real(name: str, degrees: float, reynolds: float, mesh: openfoam.Mesh) -> ope
 
 
 def iterated(folder: Path, size: Size, *runs: int) -> Case:
-    """A case of the real program, at 5 degrees and a Reynolds number of 1e6; the last run has an
-    average."""
+    """A case of the real program, at 5 degrees and a Reynolds number of 1e6.
+
+    The last run is averaged.
+    """
     grid = c_grid(AIRFOILS["2412"](size.surface), float(np.deg2rad(5.0)), size)
     case = Case(folder, grid, size, stream(5.0), 1e-6, {})
     for number, iterations in enumerate(runs, start=1):
@@ -56,7 +58,7 @@ def iterated(folder: Path, size: Size, *runs: int) -> Case:
 @pytest.mark.parametrize("size", [TINY, COARSE, FINE], ids=["tiny", "coarse", "fine"])
 def test_program_finds_no_fault_with_the_mesh(size: Size, tmp_path: Path) -> None:
     case = iterated(tmp_path / "case", size, 1)
-    said = subprocess.run(
+    output = subprocess.run(
         ["checkMesh", "-case", str(case.folder)],
         env=find_program()[1],
         capture_output=True,
@@ -64,14 +66,14 @@ def test_program_finds_no_fault_with_the_mesh(size: Size, tmp_path: Path) -> Non
         check=True,
     ).stdout
     # Cells of a boundary layer are flat.
-    faults = [line for line in said.splitlines() if "***" in line and "aspect ratio" not in line]
+    faults = [line for line in output.splitlines() if "***" in line and "aspect ratio" not in line]
     assert faults == []
-    for fine in ("Upper triangular ordering", "Non-orthogonality check", "Face pyramids"):
-        assert f"{fine} OK." in said
+    for check in ("Upper triangular ordering", "Non-orthogonality check", "Face pyramids"):
+        assert f"{check} OK." in output
 
 
 def test_forces_are_those_of_the_program(tmp_path: Path) -> None:
-    # Also on average, and whether or not the flow has converged.
+    # They agree also for an average, and whether or not the flow has converged.
     panels = airfrans.panels(AIRFOILS["2412"](TINY.surface))
     case = iterated(tmp_path / "case", TINY, 20, 30)
     for end, expected in ("", case.lift()[-1]), ("Mean", case.lift()[-30:].mean()):
@@ -84,7 +86,7 @@ def test_forces_are_those_of_the_program(tmp_path: Path) -> None:
         assert drag > 0
 
 
-# By codes with this model of turbulence on a mesh of 230 000 cells.
+# Published results with this turbulence model on a mesh of 230 000 cells.
 @pytest.mark.parametrize(
     ("degrees", "lift", "drag"),
     [
@@ -93,13 +95,13 @@ def test_forces_are_those_of_the_program(tmp_path: Path) -> None:
     ],
     ids=["symmetric", "at incidence"],
 )
-def test_lift_and_drag_are_near_those_that_are_known(degrees: float, lift: Any, drag: Any) -> None:
+def test_lift_and_drag_are_close_to_known_values(degrees: float, lift: Any, drag: Any) -> None:
     flow = real("0012", degrees, 6e6, "fine")
     assert flow.lift == lift
     assert flow.drag == drag
 
 
-def test_a_finer_mesh_changes_lift_a_little_and_drag_more() -> None:
+def test_finer_mesh_changes_the_lift_a_little_and_the_drag_more() -> None:
     coarse, fine = (real("0012", 4.0, 3e6, mesh) for mesh in ("coarse", "fine"))
     assert fine.lift == pytest.approx(0.43, abs=0.01)
     assert fine.drag == pytest.approx(0.0094, rel=0.05)
@@ -107,7 +109,7 @@ def test_a_finer_mesh_changes_lift_a_little_and_drag_more() -> None:
     assert 1.1 < coarse.drag / fine.drag < 1.4
 
 
-def test_flow_away_from_the_airfoil_is_nearly_that_without_viscosity() -> None:
+def test_flow_away_from_the_airfoil_is_nearly_inviscid() -> None:
     flow = real("0012", 0.0, 6e6, "fine")
     nodes, far = AIRFOILS["0012"](160), stream(0.0, 6e6 * 1.56e-5)
     ideal = panel.solve(nodes, far)
@@ -123,7 +125,7 @@ def test_flow_away_from_the_airfoil_is_nearly_that_without_viscosity() -> None:
     bernoulli = panel.pressure(ideal, expected)
     assert abs(flow.pressure[outside] - bernoulli).mean() < 0.005 * speed**2
     assert flow.eddy_viscosity[outside].max() < 1e-2 * flow.eddy_viscosity.max()
-    # At the stagnation point all of the speed is pressure.
+    # At the stagnation point all speed has become pressure.
     assert flow.pressure.max() == pytest.approx(0.5 * speed**2, rel=0.02)
 
 
@@ -145,7 +147,7 @@ def test_shear_is_that_of_the_cell_at_the_wall(mesh: openfoam.Mesh) -> None:
     assert 0.5 < friction @ stream(4.0) / flow.drag < 0.9
 
 
-def test_flow_upside_down_is_upside_down() -> None:
+def test_mirrored_airfoil_has_the_mirrored_flow() -> None:
     far = stream(3.0, 3e6 * 1.56e-5)
     nodes = AIRFOILS["2412"](80)
     flow = real("2412", 3.0, 3e6, "coarse")
@@ -156,29 +158,29 @@ def test_flow_upside_down_is_upside_down() -> None:
     assert np.sqrt(np.mean(off**2)) < 2e-3 * np.linalg.norm(far)
 
 
-def test_coefficients_depend_on_the_reynolds_number_only() -> None:
+def test_coefficients_depend_only_on_the_reynolds_number() -> None:
     slow = openfoam.solve(AIRFOILS["2412"](80), stream(3.0), mesh="coarse", viscosity=1 / 3e6)
     flow = real("2412", 3.0, 3e6, "coarse")
     assert slow.lift == pytest.approx(flow.lift, rel=1e-4)
     assert slow.drag == pytest.approx(flow.drag, rel=1e-4)
 
 
-def test_camber_gives_lift_and_a_reflexed_line_less() -> None:
+def test_camber_gives_lift_and_a_reflexed_line_gives_less() -> None:
     lifts = {name: real(name, 2.0, 3e6, "coarse").lift for name in ("0012", "23012", "23112")}
     assert lifts["0012"] < lifts["23112"] < lifts["23012"]
-    # Measured in wind tunnels: 0.13 at no incidence and 0.105 a degree.
+    # Measured in wind tunnels: 0.13 at zero incidence and 0.105 per degree.
     assert real("23012", 2.0, 3e6, "fine").lift == pytest.approx(0.34, abs=0.03)
 
 
 @pytest.mark.parametrize("degrees", [13.0, 15.0], ids=str)
-def test_lift_near_stall_is_below_that_without_viscosity(degrees: float) -> None:
+def test_lift_near_stall_is_below_the_inviscid_lift(degrees: float) -> None:
     flow = real("4415", degrees, 3e6, "fine")
     ideal = panel.lift(panel.solve(AIRFOILS["4415"](160), stream(degrees)))
     assert 1.4 < flow.lift < 0.85 * ideal
     assert 0.02 < flow.drag < 0.06
 
 
-def test_a_sample_depends_on_its_generator_only() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     first, again = (openfoam.sample(mesh="coarse", rng=np.random.default_rng(4)) for _ in range(2))
     for name, values in first.items():
         np.testing.assert_array_equal(values, again[name])

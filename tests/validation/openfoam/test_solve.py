@@ -1,4 +1,4 @@
-"""A program that fails, hangs or only pretends: what is read, when it stops, and the samples."""
+"""The solver with a program that fails, hangs or pretends: fields, iterations and samples."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def test_text_without_the_field_is_refused(text: str, patch: str | None) -> None
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a program of this text before all others."""
+    """Put a program with this text first on the PATH."""
 
     def put(script: str) -> None:
         program = tmp_path / "bin" / "simpleFoam"
@@ -77,7 +77,7 @@ def run(folder: Path, timeout: float = 60.0, **start: np.ndarray) -> None:
     case.run(10, SCHEME, timeout=timeout)
 
 
-def test_missing_program_is_reported_with_the_way_to_get_it(
+def test_missing_program_is_reported_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -85,7 +85,7 @@ def test_missing_program_is_reported_with_the_way_to_get_it(
         openfoam.sample(mesh="coarse", rng=np.random.default_rng(0))
 
 
-def test_environment_is_found_unless_it_is_set(
+def test_environment_is_derived_from_the_program_unless_it_is_set(
     stand_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in("#!/bin/sh\n")
@@ -109,18 +109,20 @@ def test_environment_is_found_unless_it_is_set(
     ],
     ids=["cannot start", "is killed", "fails", "ends early"],
 )
-def test_program_that_cannot_start_is_an_error_of_another_kind_than_one_that_fails_later(
+def test_failure_to_start_raises_another_error_than_a_later_failure(
     stand_in: Any, tmp_path: Path, script: str, started: bool, error: type[Exception], message: str
 ) -> None:
-    said = "echo Create; echo 'Time = 1'; echo floating trouble >&2; " if started else ""
-    stand_in(f"#!/bin/sh\n{said}{script}\n")
+    output = "echo Create; echo 'Time = 1'; echo floating trouble >&2; " if started else ""
+    stand_in(f"#!/bin/sh\n{output}{script}\n")
     with pytest.raises(error, match=message) as caught:
         run(tmp_path)
     assert type(caught.value) is error
 
 
-def test_program_that_cannot_take_a_flow_is_not_converged(stand_in: Any, tmp_path: Path) -> None:
-    # Fields that have diverged on a coarse mesh may stop it before its first iteration.
+def test_program_that_rejects_its_initial_flow_counts_as_not_converged(
+    stand_in: Any, tmp_path: Path
+) -> None:
+    # Fields that diverged on the coarse mesh may stop it before its first iteration.
     stand_in("#!/bin/sh\nexit 3\n")
     start = {name: np.ones((32, 12, 2 if name == "U" else 1)) for name in FIELDS}
     with pytest.raises(NotConvergedError, match="code 3: the flow diverges"):
@@ -128,7 +130,7 @@ def test_program_that_cannot_take_a_flow_is_not_converged(stand_in: Any, tmp_pat
 
 
 def ended(file: Path) -> bool:
-    """Whether the process of the number in a file is gone, after a while."""
+    """Whether the process whose number is in a file has ended, after a while."""
     state = Path(f"/proc/{int(file.read_text())}/stat")
     deadline = time.monotonic() + 20.0
     while time.monotonic() < deadline:
@@ -141,7 +143,7 @@ def ended(file: Path) -> bool:
     return False
 
 
-def test_program_that_hangs_is_ended(stand_in: Any, tmp_path: Path) -> None:
+def test_program_that_hangs_is_stopped(stand_in: Any, tmp_path: Path) -> None:
     stand_in(f"#!/bin/sh\necho $$ > {tmp_path}/pid; exec sleep 100\n")
     with pytest.raises(NotConvergedError, match=r"at most 1.0 s for 10 iterations"):
         run(tmp_path, timeout=1.0)
@@ -178,11 +180,11 @@ def test_program_dies_with_its_parent(stand_in: Any, tmp_path: Path) -> None:
     ],
     ids=["rises", "stepped before", "stepped since", "waves", "hardly any lift"],
 )
-def test_change_of_lift(lift: np.ndarray, change: float) -> None:
+def test_lift_change_is_the_range_over_the_last_iterations(lift: np.ndarray, change: float) -> None:
     assert openfoam.lift_change(lift) == pytest.approx(change, rel=0.02, abs=1e-9)
 
 
-def test_eddy_viscosity_is_watched_in_the_box() -> None:
+def test_only_the_eddy_viscosity_in_the_box_counts() -> None:
     x, y = np.meshgrid(np.linspace(-4.0, 6.0, 41), np.linspace(-3.0, 3.0, 25), indexing="ij")
     grid = np.stack([x, y], axis=-1)
     place = centres(grid)
@@ -211,7 +213,7 @@ WAVE = np.sin(2 * np.pi * np.arange(900) / 70)
     ],
     ids=["steady", "waves", "little lift", "slow drift"],
 )
-def test_average_is_taken_where_only_it_is_steady(lift: np.ndarray, average: bool) -> None:
+def test_average_is_taken_if_only_the_average_is_steady(lift: np.ndarray, average: bool) -> None:
     assert openfoam.needs_average(lift, 5e-3) is average
 
 
@@ -261,7 +263,7 @@ print("Time = 1")
 
 @pytest.fixture
 def pretend(stand_in: Any) -> Callable[[str], None]:
-    """Has a program that answers at once, with a lift that is this function of iteration t."""
+    """Install a program that finishes at once, with a lift that is this function of iteration t."""
     return lambda lift: stand_in(FAKE.replace("PYTHON", sys.executable).replace("LIFT", lift))
 
 
@@ -287,7 +289,7 @@ def flow_with_lift(pretend: Any) -> Callable[[str], openfoam.Flow]:
     ],
     ids=["steady", "late step", "decay", "steady at last", "waves", "calmer waves"],
 )
-def test_iterations_go_on_until_the_lift_is_steady(
+def test_iterations_continue_until_the_lift_is_steady(
     flow_with_lift: Any, lift: str, iterations: int, averaged: bool
 ) -> None:
     flow = flow_with_lift(lift)
@@ -307,7 +309,7 @@ def test_iterations_go_on_until_the_lift_is_steady(
     ],
     ids=["drifts", "runs away", "wide swing", "swing", "missing"],
 )
-def test_lift_that_never_gets_steady_is_rejected_as_soon_as_that_is_known(
+def test_lift_that_never_becomes_steady_is_rejected_as_early_as_possible(
     flow_with_lift: Any,
     lift: str,
     message: str,
@@ -328,7 +330,7 @@ def test_lift_that_never_gets_steady_is_rejected_as_soon_as_that_is_known(
 
 
 @pytest.mark.parametrize("mesh", ["coarse", "fine"])
-def test_a_sample_is_put_together_as_said(pretend: Any, mesh: openfoam.Mesh) -> None:
+def test_sample_is_assembled_as_documented(pretend: Any, mesh: openfoam.Mesh) -> None:
     pretend("0.5")
     stored = openfoam.sample(mesh=mesh, rng=np.random.default_rng(2))
     design = airfrans.draw_design(np.random.default_rng(2))
@@ -346,12 +348,12 @@ def test_a_sample_is_put_together_as_said(pretend: Any, mesh: openfoam.Mesh) -> 
     np.testing.assert_array_equal(features[:s, 5:], panels.normal)
     np.testing.assert_array_equal(features[s:, 5:], 0.0)
     np.testing.assert_array_equal(stored["length"], panels.length)
-    # The program says -k along x at face k; of this, what is along the wall acts on it.
+    # The program writes -k along x at face k; its part along the wall acts on the wall.
     along = np.stack([-panels.normal[:, 1], panels.normal[:, 0]], axis=-1)
     np.testing.assert_allclose(
         stored["shear"], (np.arange(s) * along[:, 0])[:, None] * along, atol=1e-12
     )
-    # Each of the next points is in the cell at its face, in the middle of its height.
+    # Each of the next points is in the cell next to its face, at half its height.
     above = np.sum((position[s : 2 * s] - panels.middle) * panels.normal, axis=1)
     np.testing.assert_allclose(above, 0.5 * size.first, rtol=0.3)
     assert above.mean() == pytest.approx(0.5 * size.first, rel=0.1)
@@ -378,7 +380,7 @@ def test_a_sample_is_put_together_as_said(pretend: Any, mesh: openfoam.Mesh) -> 
     assert all(values.dtype == np.float64 for name, values in stored.items() if name != "surface")
 
 
-def test_a_fine_mesh_starts_from_the_coarse_flow(
+def test_fine_mesh_starts_from_the_coarse_flow(
     pretend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[dict[str, np.ndarray]] = []
@@ -397,7 +399,7 @@ def test_a_fine_mesh_starts_from_the_coarse_flow(
     np.testing.assert_allclose(starts[1]["omega"], 3.0)
 
 
-def test_nothing_is_left_behind(
+def test_no_files_are_left_behind(
     pretend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()
@@ -410,8 +412,8 @@ def test_nothing_is_left_behind(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mesh": "huge"}, r"a mesh of \['coarse', 'fine'\], got 'huge'"),
-        ({"reflex": 2.0}, r"a share reflex in \[0, 1\], got 2.0"),
+        ({"mesh": "huge"}, r"mesh to be one of \['coarse', 'fine'\], got 'huge'"),
+        ({"reflex": 2.0}, r"a fraction reflex in \[0, 1\], got 2.0"),
         ({"viscosity": 0.0}, r"within 30 degrees of x, got \[0. 0.\]"),
         ({"tolerance": 0.0}, "0 < tolerance < 1 and timeout > 0, got 1.56e-05, 0.0 and 3600.0"),
         ({"timeout": np.nan}, "0 < tolerance < 1 and timeout > 0, got 1.56e-05, 0.005 and nan"),
@@ -437,7 +439,7 @@ def test_parameters_out_of_range_are_refused(options: dict[str, Any], message: s
     ],
     ids=["few nodes", "missing nodes", "steep", "backward", "missing stream", "line"],
 )
-def test_airfoil_or_stream_of_another_kind_is_refused(
+def test_invalid_airfoil_or_stream_is_refused(
     nodes: np.ndarray, far: list[float], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

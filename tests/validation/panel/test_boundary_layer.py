@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from funcattn.pde import panel
+from funcattn.pde.boundary_layer import Layer, boundary_layer
 
 
 def layer(
     speed: Any, viscosity: float, *, length: float = 1.0, stations: int = 400, **options: float
-) -> tuple[np.ndarray, panel.Layer]:
-    """The layer under a speed that is a function of the distance; and its stations."""
+) -> tuple[np.ndarray, Layer]:
+    """The layer for a speed that is a function of distance, and its stations."""
     arc = np.linspace(0.0, length, stations + 1)
-    return arc[1:], panel.boundary_layer(arc, speed(arc), viscosity, **options)
+    return arc[1:], boundary_layer(arc, speed(arc), viscosity, **options)
 
 
-def test_laminar_layer_on_a_flat_plate_is_near_that_of_blasius() -> None:
+def test_laminar_layer_on_a_flat_plate_is_close_to_that_of_blasius() -> None:
     x, plate = layer(np.ones_like, 1e-6)
     root = np.sqrt(x / 1e-6)
     assert plate.turbulent_from == len(x)
@@ -27,7 +27,7 @@ def test_laminar_layer_on_a_flat_plate_is_near_that_of_blasius() -> None:
     np.testing.assert_allclose(plate.shape, 2.591, rtol=2e-3)
 
 
-def test_laminar_layer_at_a_stagnation_point_is_near_that_of_hiemenz() -> None:
+def test_laminar_layer_at_a_stagnation_point_is_close_to_that_of_hiemenz() -> None:
     x, front = layer(lambda s: 3.0 * s, 1e-4)
     # The exact thickness is 0.2923 sqrt(viscosity / slope), the shear 1.2326 U sqrt(slope nu).
     np.testing.assert_allclose(front.thickness * np.sqrt(3.0 / 1e-4), np.sqrt(0.075), rtol=1e-10)
@@ -35,14 +35,14 @@ def test_laminar_layer_at_a_stagnation_point_is_near_that_of_hiemenz() -> None:
     np.testing.assert_allclose(shear, 1.2326 * 3.0 * x * np.sqrt(3.0 * 1e-4), rtol=0.035)
 
 
-def test_laminar_layer_under_a_linearly_falling_speed_separates_as_howarths() -> None:
-    # Exact: at 0.1199. Where it would separate it turns turbulent, at any Reynolds number.
+def test_laminar_layer_under_a_linearly_falling_speed_separates_where_howarths_does() -> None:
+    # Exact: at 0.1199. Where it would separate it becomes turbulent, at any Reynolds number.
     x, falling = layer(lambda s: 1.0 - s, 1e-5, length=0.3, stations=600)
     assert x[falling.turbulent_from] == pytest.approx(0.1199, abs=0.005)
     assert falling.friction[falling.turbulent_from - 1] < 0.1 * falling.friction[60]
 
 
-def test_long_laminar_layer_turns_turbulent_by_michels_criterion() -> None:
+def test_long_laminar_layer_becomes_turbulent_by_michels_criterion() -> None:
     x, plate = layer(np.ones_like, 1e-7, stations=2000)
     along = x[plate.turbulent_from] / 1e-7
     thick = np.sqrt(0.45 * along)
@@ -82,7 +82,7 @@ def test_turbulent_layer_obeys_its_equations(speed: Any) -> None:
 
     momentum = slope(thickness) + ((shape + 2) * thickness / u)[part] * slope(u)
     np.testing.assert_allclose(momentum, turbulent.friction[part] / 2, rtol=0.01)
-    # The published inverse of the relation between the shape factors, which is a fit too.
+    # The published inverse of the relation between the shape factors, which is also a fit.
     low = 3.3 + 0.8234 * (shape - 1.1) ** -1.287
     high = 3.3 + 1.5501 * (np.maximum(shape, 1.6) - 0.6778) ** -3.064
     entrainment = np.where(shape <= 1.6, low, high)
@@ -102,7 +102,7 @@ def test_turbulent_layer_agrees_with_an_adaptive_integration(rise: float, viscos
         return high if high > 1.5848 else low
 
     def change(s: float, state: np.ndarray) -> list[float]:
-        """Of thickness and of speed * thickness * entrainment shape factor."""
+        """Derivatives of thickness and of speed * thickness * entrainment shape factor."""
         thickness, speed = state[0], 1.0 + rise * s
         entrainment = state[1] / (speed * thickness)
         shape = shape_of(entrainment)
@@ -110,7 +110,7 @@ def test_turbulent_layer_agrees_with_an_adaptive_integration(rise: float, viscos
         growth = friction / 2 - (shape + 2) * thickness / speed * rise
         return [growth, speed * 0.0306 * (entrainment - 3) ** -0.6169]
 
-    # Entrainment shape factor of a shape factor of 1.4.
+    # Entrainment shape factor for a shape factor of 1.4.
     start = turbulent.thickness[first] * np.array(
         [1.0, (1.0 + rise * x[first]) * (3.3 + (0.3 / 0.86) ** (-1 / 0.777))]
     )
@@ -121,14 +121,14 @@ def test_turbulent_layer_agrees_with_an_adaptive_integration(rise: float, viscos
     np.testing.assert_allclose(turbulent.shape[first:], expected, rtol=2e-4)
 
 
-def test_turbulent_layer_bears_a_leap_of_the_speed_between_two_stations() -> None:
-    # The speed rises tenfold, once between two stations and once over 100 of them.
+def test_turbulent_layer_survives_a_jump_of_the_speed_between_two_stations() -> None:
+    # The speed rises tenfold, first between two stations and then over 100 stations.
     results = []
     for inner in (2, 101):
         arc = np.concatenate([np.linspace(0, 0.5, 51)[:-1], np.linspace(0.5, 0.55, inner)])
         arc = np.append(arc, np.linspace(0.55, 1, 46)[1:])
         speed = np.interp(arc, [0.0, 0.5, 0.55, 1.0], [0.1, 0.1, 1.0, 1.0])
-        results.append(panel.boundary_layer(arc, speed, 3e-8, trip=0.1))
+        results.append(boundary_layer(arc, speed, 3e-8, trip=0.1))
     for name in ("thickness", "shape"):
         once, slowly = (getattr(result, name)[-45:] for result in results)
         np.testing.assert_allclose(once, slowly, rtol=5e-3)
@@ -147,7 +147,7 @@ def test_turbulent_layer_separates_where_the_speed_falls_too_fast() -> None:
     np.testing.assert_allclose(kept, kept[0], rtol=1e-12)
 
 
-def test_layer_that_turns_at_its_last_station_stays_laminar() -> None:
+def test_layer_with_transition_at_its_last_station_stays_laminar() -> None:
     x, plate = layer(np.ones_like, 1e-7, trip=1.0)
     assert plate.turbulent_from < len(x)
     x, plate = layer(np.ones_like, 1e-6, trip=1.0)
@@ -167,9 +167,9 @@ def test_layer_that_turns_at_its_last_station_stays_laminar() -> None:
     ],
     ids=["short", "uneven", "late", "still", "halting", "backward", "missing"],
 )
-def test_stations_of_another_kind_are_refused(arc: list[float], speed: list[float]) -> None:
+def test_invalid_stations_are_refused(arc: list[float], speed: list[float]) -> None:
     with pytest.raises(ValueError, match="expected arc increasing from 0 and speed positive"):
-        panel.boundary_layer(np.array(arc), np.array(speed), 1e-5)
+        boundary_layer(np.array(arc), np.array(speed), 1e-5)
 
 
 def test_turbulent_layer_does_not_depend_on_the_stations() -> None:

@@ -1,4 +1,4 @@
-"""Flows past airfoils against exact ones, another method and the laws they obey; their friction."""
+"""Flows past airfoils against exact flows, another method and physical laws; their friction."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def stream(degrees: float) -> np.ndarray:
 
 
 def orders(errors: list[float]) -> np.ndarray:
-    """Observed orders, when every error is on twice as many panels as the last."""
+    """Observed orders if each error is for twice as many panels as the last."""
     return np.log2(np.array(errors[:-1]) / errors[1:])
 
 
@@ -24,7 +24,7 @@ def cambered(panels: int = 200, degrees: float = 6.0) -> panel.Flow:
 
 
 def pressure_force(flow: panel.Flow) -> tuple[float, float]:
-    """Coefficients of drag and lift by pressure."""
+    """Drag and lift coefficients of the pressure."""
     wall = panel.surface(flow)
     load = panel.pressure(flow, wall.velocity) * wall.length
     force = -2 * load @ wall.normal / (flow.stream @ flow.stream)
@@ -33,7 +33,7 @@ def pressure_force(flow: panel.Flow) -> tuple[float, float]:
 
 
 class KarmanTrefftz:
-    """The exact flow of speed 1 past the image of a circle, whose trailing edge has any angle."""
+    """The exact flow of speed 1 past the image of a circle, with any trailing-edge angle."""
 
     def __init__(self, edge: float, degrees: float = 5.0) -> None:
         self.centre = -0.08 + 0.06j
@@ -61,7 +61,7 @@ class KarmanTrefftz:
         return inner * (w**2 - 1) * (1 - ratio) ** 2 / (4 * self.power**2 * ratio)
 
     def flow(self, panels: int) -> tuple[panel.Flow, np.ndarray]:
-        """The flow by panels, chord 1, and the exact speed at the nodes but the trailing edge."""
+        """The flow by panels, chord 1, and the exact speed at nodes off the trailing edge."""
         w = self.circle(2 * np.pi * np.arange(1, panels) / panels)
         z = np.concatenate([[self.power], self.place(w), [self.power]]) / self.chord
         away = w - self.centre
@@ -90,7 +90,7 @@ def test_lift_and_speed_of_an_exact_solution_converge_at_second_order(edge: floa
 def test_speed_is_right_up_to_the_trailing_edge() -> None:
     flow, speed = KarmanTrefftz(12.0).flow(200)
     np.testing.assert_allclose(flow.speed[[1, 2, -3, -2]], speed[[0, 1, -2, -1]], rtol=0, atol=2e-3)
-    # The nodes of the edge itself continue what is before them, and agree with each other.
+    # The nodes of the edge itself continue the speed before them, and agree with each other.
     assert flow.speed[0] == pytest.approx(-flow.speed[-1], abs=1e-12)
     assert abs(flow.speed[-1]) < speed[-1] < 1.1 * abs(flow.speed[-1])
 
@@ -105,18 +105,18 @@ def test_field_of_an_exact_solution_converges_at_second_order(stretch: float) ->
         field = panel.velocity(exact.flow(panels)[0], np.stack([z.real, z.imag], axis=-1))
         errors.append(abs(field[:, 0] - 1j * field[:, 1] - exact.velocity(w)).max())
     assert errors[-1] < (1.5e-3 if stretch == 1.05 else 1e-4)
-    # Near the airfoil, its corners are seen at first: the error falls even faster.
+    # Near the airfoil its corners matter at first: the error falls even faster.
     assert (orders(errors) > 1.9).all()
     assert stretch == 1.05 or (orders(errors) < 2.2).all()
 
 
 def normal_velocity_lift(nodes: np.ndarray, direction: np.ndarray) -> float:
-    """Another method: no flow through the middles of linear vortex panels, Gauss quadrature."""
+    """Another method: no flow through the midpoints of linear vortex panels, Gauss quadrature."""
     step = np.diff(nodes, axis=0)
     length = np.linalg.norm(step, axis=1)
     normal = np.stack([step[:, 1], -step[:, 0]], axis=-1) / length[:, None]
     middle = 0.5 * (nodes[1:] + nodes[:-1])
-    # An even number of points is symmetric about the middle, as the principal value demands.
+    # An even number of points is symmetric about the midpoint, as the principal value requires.
     point, weight = np.polynomial.legendre.leggauss(64)
     share, weight = 0.5 * (1 + point), 0.5 * weight
     source = nodes[:-1, None] + share[:, None] * step[:, None]  # (panel, point, 2)
@@ -141,7 +141,7 @@ def test_lift_agrees_with_another_method(nodes: np.ndarray) -> None:
     assert normal_velocity_lift(nodes, stream(4.0)) == pytest.approx(lift, abs=2e-3)
 
 
-def test_lift_of_naca_0012_at_four_degrees() -> None:
+def test_lift_of_naca_0012_at_four_degrees_is_the_known_value() -> None:
     lifts = [
         panel.lift(panel.solve(four_digit(0.0, 0.0, 12.0, panels=n), stream(4.0)))
         for n in (100, 200, 400)
@@ -152,7 +152,7 @@ def test_lift_of_naca_0012_at_four_degrees() -> None:
 
 
 def test_lift_rises_by_a_little_more_than_two_pi() -> None:
-    # By the theory of thin airfoils 2 pi; thickness adds to it.
+    # 2 pi by thin-airfoil theory; thickness adds to it.
     slopes = []
     for thickness in (1.0, 12.0):
         nodes = four_digit(0.0, 0.0, thickness, panels=400)
@@ -180,23 +180,24 @@ def test_symmetric_airfoil_in_line_with_the_stream_has_no_lift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "size", "shift", "speed", "way"),
+    ("rotation", "size", "shift", "speed", "order"),
     [
         (np.diag([1.0, -1.0]), 1.0, [0.0, 0.0], 1.0, -1),
         (np.stack([stream(33.0), stream(123.0)]), 3.0, [5.0, -7.0], 20.0, 1),
     ],
-    ids=["mirrored", "turned, moved and scaled"],
+    ids=["mirrored", "rotated, moved and scaled"],
 )
-def test_another_frame_changes_nothing_else(
-    turn: np.ndarray, size: float, shift: list[float], speed: float, way: int
+def test_flow_does_not_depend_on_the_frame_of_reference(
+    rotation: np.ndarray, size: float, shift: list[float], speed: float, order: int
 ) -> None:
     flow = cambered()
-    other = panel.solve((size * flow.nodes @ turn + shift)[::way], speed * flow.stream @ turn)
-    expected = way * speed * flow.speed[::way]
+    nodes = (size * flow.nodes @ rotation + shift)[::order]
+    other = panel.solve(nodes, speed * flow.stream @ rotation)
+    expected = order * speed * flow.speed[::order]
     np.testing.assert_allclose(other.speed, expected, rtol=0, atol=5e-10 * speed)
     points = np.array([[0.3, 0.4], [-0.5, 0.1], [1.4, -0.2]])
-    field = panel.velocity(other, size * points @ turn + shift)
-    np.testing.assert_allclose(field, speed * panel.velocity(flow, points) @ turn, rtol=1e-9)
+    field = panel.velocity(other, size * points @ rotation + shift)
+    np.testing.assert_allclose(field, speed * panel.velocity(flow, points) @ rotation, rtol=1e-9)
 
 
 def test_flow_is_linear_in_the_stream() -> None:
@@ -230,7 +231,7 @@ def test_nothing_flows_through_the_surface() -> None:
         slips.append(np.sqrt(np.average(slip**2, weights=wall.length)))
     assert through[1] < 4e-4
     np.testing.assert_allclose(orders(through), 2.0, atol=0.1)
-    # The field itself comes as near to the speed of the sheet as a polygon to its curve.
+    # The field itself is as close to the speed of the sheet as the polygon is to its curve.
     np.testing.assert_allclose(orders(slips), 1.0, atol=0.1)
 
 
@@ -304,7 +305,7 @@ def test_distance_agrees_with_a_brute_search_and_a_winding_number() -> None:
     np.testing.assert_allclose(panel.signed_distance(star, points), expected, rtol=0, atol=5e-5)
 
 
-def test_work_in_parts_is_the_work_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_in_parts_equals_work_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     flow = cambered(40)
     points = np.random.default_rng(2).uniform(1.5, 2.5, (33, 2))
     field, distance = panel.velocity(flow, points), panel.signed_distance(flow.nodes, points)
@@ -318,7 +319,9 @@ def test_work_in_parts_is_the_work_in_one(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("distance", "error"), [(1e-4, 1.2e-2), (1e-3, 2.2e-3), (1e-2, 3e-4), (0.1, 4e-5)], ids=str
 )
-def test_field_of_200_panels_near_the_surface(distance: float, error: float) -> None:
+def test_error_of_200_panels_near_the_surface_is_as_documented(
+    distance: float, error: float
+) -> None:
     fine, coarse = cambered(2000, 8.0), cambered(200, 8.0)
     wall = panel.surface(fine)
     points = wall.position[::3] + distance * wall.normal[::3]
@@ -327,10 +330,10 @@ def test_field_of_200_panels_near_the_surface(distance: float, error: float) -> 
 
 
 @pytest.mark.parametrize("panels", [100, 200, 400])
-def test_drag_of_naca_0012(panels: int) -> None:
+def test_drag_of_naca_0012_is_close_to_known_values(panels: int) -> None:
     flow = panel.solve(four_digit(0.0, 0.0, 12.0, panels=panels), stream(0.0))
     layers = panel.friction(flow, 1 / 6e6)
-    # Solvers of the Navier-Stokes equations, turbulent from the nose on, have 0.0081 to 0.0085.
+    # Navier-Stokes solvers, turbulent from the nose, give 0.0081 to 0.0085.
     assert layers.drag == pytest.approx(0.0081, rel=0.03)
     np.testing.assert_array_equal(layers.separation, 1.0)
     # Measured with natural transition: about 0.006.
@@ -343,8 +346,8 @@ def test_drag_of_naca_0012(panels: int) -> None:
     assert shear[1] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_speed_is_held_in_the_last_hundredth_only() -> None:
-    # This layer separates just ahead of it, at the same place whatever the panels.
+def test_speed_is_held_constant_only_in_the_last_hundredth() -> None:
+    # This layer separates just ahead of it, at the same place for any number of panels.
     places = [panel.friction(cambered(n, 6.0), 2e-7).separation for n in (200, 400)]
     np.testing.assert_allclose(places, [[0.989, 1.0], [0.989, 1.0]], atol=1e-3)
 
@@ -355,18 +358,18 @@ def test_drag_rises_with_incidence_and_falls_with_the_reynolds_number() -> None:
     assert panel.friction(cambered(degrees=2.0), 1 / 6e6).drag < 0.93 * drags[0]
 
 
-@pytest.mark.parametrize(("way", "speed"), [(-1, 1.0), (1, 50.0)], ids=["mirrored", "faster"])
-def test_layers_depend_on_the_reynolds_number_only(way: int, speed: float) -> None:
-    flow, axes = cambered(), np.array([1.0, way])
-    other = panel.solve(flow.nodes[::way] * axes, speed * flow.stream * axes)
+@pytest.mark.parametrize(("order", "speed"), [(-1, 1.0), (1, 50.0)], ids=["mirrored", "faster"])
+def test_layers_depend_only_on_the_reynolds_number(order: int, speed: float) -> None:
+    flow, axes = cambered(), np.array([1.0, order])
+    other = panel.solve(flow.nodes[::order] * axes, speed * flow.stream * axes)
     layers, changed = panel.friction(flow, 2e-7), panel.friction(other, 2e-7 * speed)
     assert changed.drag == pytest.approx(layers.drag, rel=1e-9)
-    expected = speed**2 * layers.shear[::way] * axes
+    expected = speed**2 * layers.shear[::order] * axes
     np.testing.assert_allclose(changed.shear, expected, rtol=1e-8, atol=1e-9)
-    np.testing.assert_array_equal(changed.transition, layers.transition[::way])
+    np.testing.assert_array_equal(changed.transition, layers.transition[::order])
 
 
-def test_wall_shear_pulls_along_with_the_flow() -> None:
+def test_wall_shear_points_along_the_flow() -> None:
     flow = cambered()
     wall, layers = panel.surface(flow), panel.friction(flow, 2e-7)
     pull = (layers.shear * wall.velocity).sum(axis=1)
@@ -387,7 +390,7 @@ def test_stagnation_moves_to_the_lower_side_and_transition_forward_with_incidenc
     [np.zeros((7, 3)), np.zeros(14), four_digit(0.0, 0.0, 12.0, panels=4), np.full((9, 2), np.nan)],
     ids=["space", "line", "few", "missing"],
 )
-def test_nodes_of_another_kind_are_refused(nodes: np.ndarray) -> None:
+def test_invalid_nodes_are_refused(nodes: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"finite nodes, shape \(panels \+ 1, 2\) .* got shape"):
         panel.solve(nodes, stream(0.0))
 
@@ -401,14 +404,14 @@ def test_polygon_that_is_open_clockwise_or_has_empty_panels_is_refused() -> None
 
 
 @pytest.mark.parametrize("far", [[0.0, 0.0], [np.nan, 1.0], [np.inf, 0.0], [1.0]], ids=str)
-def test_stream_of_another_kind_is_refused(far: list[float]) -> None:
+def test_invalid_stream_is_refused(far: list[float]) -> None:
     with pytest.raises(ValueError, match=r"a stream of two finite numbers, .* got \["):
         panel.solve(four_digit(0.0, 0.0, 12.0), np.array(far))
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-16], ids=["equal", "nearly"])
-def test_nodes_that_meet_are_reported(gap: float) -> None:
-    # Both sides in one place: the equations of the two nodes are the same, up to rounding.
+def test_coinciding_nodes_are_reported(gap: float) -> None:
+    # Both sides in one place: up to rounding, the equations of the two nodes are the same.
     x = np.array([1.0, 0.7, 0.3, 0.0, 0.3, 0.7, 1.0])
     y = np.array([0.0, gap, 0.1, 0.0, 0.0, 0.0, 0.0])
     with pytest.raises(NotConvergedError, match=r"equations with one solution.*separate nodes"):
@@ -419,7 +422,7 @@ def test_nodes_that_meet_are_reported(gap: float) -> None:
 def test_points_without_velocity_are_refused(where: str) -> None:
     flow = cambered(40)
     point = flow.nodes[7] if where == "node" else np.array([np.nan, 0.0])
-    with pytest.raises(ValueError, match="expected finite points off the nodes"):
+    with pytest.raises(ValueError, match="expected finite points away from the nodes"):
         panel.velocity(flow, np.stack([[2.0, 0.0], point]))
 
 
@@ -436,11 +439,9 @@ def test_viscosity_and_trip_out_of_range_are_refused(viscosity: float, trip: flo
         (lambda speed: np.where(np.isin(np.arange(41), [8, 9, 10]), -speed, speed), 3),
         (lambda speed: np.where(np.isin(np.arange(41), [20, 21]), 0.0, speed), 2),
     ],
-    ids=["none", "three", "at a middle"],
+    ids=["none", "three", "at a midpoint"],
 )
-def test_flow_without_one_stagnation_point_is_reported(change: Any, count: int) -> None:
+def test_flow_without_exactly_one_stagnation_point_is_reported(change: Any, count: int) -> None:
     flow = cambered(40)
-    with pytest.raises(
-        NotConvergedError, match=rf"one stagnation point, .* got {count}: take more"
-    ):
+    with pytest.raises(NotConvergedError, match=rf"one stagnation point .* got {count}: use more"):
         panel.friction(flow._replace(speed=change(flow.speed)), 1e-6)

@@ -1,4 +1,4 @@
-"""Samples of flows past random airfoils: drawn as said, and what the panels give for them."""
+"""Samples of flows past random airfoils: their distribution and their fields."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from funcattn.pde.naca import five_digit, four_digit
 
 
 class Chosen(np.random.Generator):
-    """Draws what it is told first, and at random after that."""
+    """A generator that returns the given numbers first, and random ones after that."""
 
     first: tuple[float, ...] | None = None
 
@@ -39,7 +39,7 @@ def drawn(*design: float, **options: Any) -> dict[str, Any]:
     ],
     ids=["least", "greatest", "symmetric", "reflexed", "plain"],
 )
-def test_design_is_that_of_the_benchmark(
+def test_design_is_drawn_as_in_the_benchmark(
     design: tuple[float, ...],
     family: int,
     digits: list[float],
@@ -64,13 +64,13 @@ def test_design_is_that_of_the_benchmark(
     np.testing.assert_allclose(stored["position"], panel.surface(flow).position)
 
 
-def test_share_of_reflexed_lines_can_be_chosen() -> None:
+def test_fraction_of_reflexed_lines_can_be_chosen() -> None:
     design = (0.5, 0.25, 0.2, 0.9, 1.0, 0.1, 0.3)
     reflexed = [drawn(*design, reflex=share)["digits"][2] for share in (0.0, 0.2, 0.4, 1.0)]
     assert reflexed == [0.0, 0.0, 1.0, 1.0]
 
 
-def test_a_sample_holds_together() -> None:
+def test_fields_of_a_sample_are_consistent() -> None:
     stored = panel.sample(panels=120, field_points=700, rng=np.random.default_rng(3))
     on = stored["surface"]
     assert on.dtype == np.bool_
@@ -103,7 +103,7 @@ def test_a_sample_holds_together() -> None:
 
 
 def test_field_of_a_sample_is_that_of_its_airfoil() -> None:
-    # A four-digit airfoil at no incidence: everything can be made again from the digits.
+    # A four-digit airfoil at zero incidence: everything can be recomputed from the digits.
     stored = drawn(0.5, 0.25, 0.2, 0.0, 0.5, 0.5, 0.0, field_points=300)
     nodes = four_digit(3.5, 3.5, 8.0, panels=100)
     flow = panel.solve(nodes, np.array([62.4, 0.0]))
@@ -119,7 +119,7 @@ def test_field_of_a_sample_is_that_of_its_airfoil() -> None:
     np.testing.assert_array_equal(stored["separation"], layers.separation)
 
 
-def test_a_sample_depends_on_its_generator_only() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     options: dict[str, Any] = {"panels": 60, "field_points": 50}
     first = panel.sample(**options, rng=np.random.default_rng([5, 8]))
     other = panel.sample(**options, rng=np.random.default_rng([5, 9]))
@@ -127,17 +127,17 @@ def test_a_sample_depends_on_its_generator_only() -> None:
     for name, values in first.items():
         np.testing.assert_array_equal(values, again[name])
     assert abs(first["lift"] - other["lift"]) > 1e-2
-    # How finely an airfoil is shown does not change it; 60 panels are coarse for its lift.
+    # The resolution of an airfoil does not change it; 60 panels are coarse for its lift.
     finer = panel.sample(panels=200, field_points=10, rng=np.random.default_rng([5, 8]))
     np.testing.assert_array_equal(finer["digits"], first["digits"])
     assert finer["lift"] == pytest.approx(first["lift"], rel=0.015)
 
 
-def test_points_are_scattered_as_said() -> None:
+def test_points_are_scattered_as_documented() -> None:
     nodes = four_digit(0.0, 0.0, 12.0)
     _, near = panel.scatter(nodes, 4000, near=1.0, closest=1e-3, rng=np.random.default_rng(6))
-    # Over a plane, every decade of distance has as many; the way is three decades long, less the
-    # mean of -log10 of the cosine of its slant, log10(2).
+    # Over a plane, all decades of distance have equally many points. The range is three decades,
+    # less the mean of -log10 of the cosine of the angle to the normal, log10(2).
     share = [(near < limit).mean() for limit in (1e-2, 1e-1)]
     np.testing.assert_allclose(share, np.array([1, 2]) / (3 - np.log10(2)), atol=0.05)
     points, far = panel.scatter(nodes, 4000, near=0.0, closest=1e-3, rng=np.random.default_rng(7))
@@ -170,8 +170,8 @@ def test_many_samples_are_solved_and_their_forces_agree() -> None:
     ("options", "message"),
     [
         ({"field_points": -1}, "field_points >= 0, got -1"),
-        ({"near": 1.5}, r"a share near in \[0, 1\], got 1.5"),
-        ({"reflex": np.nan}, r"a share reflex in \[0, 1\], got nan"),
+        ({"near": 1.5}, r"a fraction near in \[0, 1\], got 1.5"),
+        ({"reflex": np.nan}, r"a fraction reflex in \[0, 1\], got nan"),
         ({"closest": 0.0}, r"closest in \(0, 0.5\], got 0.0"),
         ({"closest": 0.6}, r"closest in \(0, 0.5\], got 0.6"),
         ({"panels": 21}, "even number of panels, at least 4, got 21"),

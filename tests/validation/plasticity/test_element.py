@@ -5,8 +5,7 @@ import pytest
 from scipy.linalg import eigvalsh
 from scipy.special import erf
 
-from funcattn.pde import plasticity
-from funcattn.pde.plasticity import (
+from funcattn.pde.plasticity_block import (
     BULK,
     DENSITY,
     HALF,
@@ -20,6 +19,7 @@ from funcattn.pde.plasticity import (
     QX,
     QY,
     SHEAR,
+    STEPS,
     STRAIN_WORK,
     TAU,
     VISCOSITY,
@@ -31,6 +31,7 @@ from funcattn.pde.plasticity import (
     X,
     Y,
     advance,
+    critical_step,
     field,
     new_block,
     return_to_yield,
@@ -83,11 +84,11 @@ def test_stress_above_yield_returns_along_the_normal_of_the_yield_surface(oversh
         assert 0.0 < keep < 1.0
 
 
-def test_turning_and_carrying_the_block_turns_its_stress_and_does_no_work() -> None:
+def test_rotating_and_moving_the_block_rotates_its_stress_and_does_no_work() -> None:
     columns, rows, turns = 7, 4, 50
     block = new_block(columns, rows)
     for name in (PER_MASS_X, PER_MASS_Y):
-        field(block, columns, name)[:] = 0.0  # no force moves it
+        field(block, columns, name)[:] = 0.0  # so that no force moves it
     for name, value in ((MEAN, 10.0), (HALF, 20.0), (TAU, -5.0), (QX, 1.0), (QY, 3.0)):
         field(block, columns, name)[:-1, :-1] = value
     clock = np.zeros(4)
@@ -98,11 +99,11 @@ def test_turning_and_carrying_the_block_turns_its_stress_and_does_no_work() -> N
         field(block, columns, VX)[:] = (x * np.cos(angle) - y * np.sin(angle) - x) / dt + 70.0
         field(block, columns, VY)[:] = (x * np.sin(angle) + y * np.cos(angle) - y) / dt - 30.0
         march(block, columns, (k + 1) * dt, clock=clock)
-    assert clock[plasticity.STEPS] == turns
-    # A quarter turn against the clock: x becomes y, y becomes -x.
+    assert clock[STEPS] == turns
+    # A quarter turn counterclockwise: x becomes y, y becomes -x.
     for name, value in ((MEAN, 10.0), (HALF, -20.0), (TAU, 5.0), (QX, -3.0), (QY, 1.0)):
         np.testing.assert_allclose(field(block, columns, name)[:-1, :-1], value, atol=1e-7)
-    # Strain of the second order in the angle would do work of about 0.1.
+    # Strain of second order in the angle would do work of about 0.1.
     assert abs(field(block, columns, STRAIN_WORK)).max() < 1e-10
 
 
@@ -115,7 +116,7 @@ def test_patch_of_distorted_elements_is_in_uniaxial_tension(
     columns, rows = 9, 6
     block = new_block(columns, rows)
     x, y = field(block, columns, X), field(block, columns, Y)
-    # Trapezia of equal areas, which are the hourglass pattern itself.
+    # Trapezia of equal area, which are the hourglass pattern itself.
     x += 0.8 * (-1.0) ** np.add.outer(np.arange(rows), np.arange(columns))
     x0, y0 = x.copy(), y.copy()
     axis = np.array([0.8, 0.6])
@@ -127,25 +128,25 @@ def test_patch_of_distorted_elements_is_in_uniaxial_tension(
         field(block, columns, name)[:] = 0.0
         field(block, columns, name)[1:-1, 1:-1] = inside
     clock = march(block, columns, 1.0, viscosity=0.0)
-    assert clock[plasticity.STEPS] > 500
+    assert clock[STEPS] > 500
     np.testing.assert_allclose(x - x0, stretch[0, 0] * x0 + stretch[0, 1] * y0, atol=1e-11)
     np.testing.assert_allclose(y - y0, stretch[1, 0] * x0 + stretch[1, 1] * y0, atol=1e-11)
     if contraction == POISSON:
         along, across = YOUNG * strain, 0.0
     else:
-        # Rates of stretch are per current length, so that across is a little more than half of
-        # along, and the stress is where the normal of the yield surface has that ratio.
+        # Stretch rates are per current length, so that the rate across is a little more than half
+        # the rate along, and the stress is where the normal of the yield surface has that ratio.
         ratio = -contraction * (1 + strain) / (1 - contraction * strain)
         across_over_along = (1 + 2 * ratio) / (2 + ratio)
         along = YIELD / np.sqrt(1 - across_over_along + across_over_along**2)
         across = across_over_along * along
     turned = (along - across) * np.outer(axis, axis) + across * np.eye(2)
     expected = np.array([turned[0, 0], turned[1, 1], turned[0, 1]])
-    found = stress(block, columns)
-    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1, :1], found.shape), atol=1e-8)
+    actual = stress(block, columns)
+    np.testing.assert_allclose(actual, np.broadcast_to(actual[:, :1, :1], actual.shape), atol=1e-8)
     # Elastic strain is small, not infinitesimal; plastic stress lags behind by the elastic strain.
     tolerance = {POISSON: strain * along, 0.5: 2 * YIELD / YOUNG * along}[contraction]
-    np.testing.assert_allclose(found[:, 0, 0], expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(actual[:, 0, 0], expected, rtol=0, atol=tolerance)
 
 
 def test_pulled_bar_flows_at_the_yield_stress_and_keeps_its_volume() -> None:
@@ -158,7 +159,7 @@ def test_pulled_bar_flows_at_the_yield_stress_and_keeps_its_volume() -> None:
     field(block, columns, PER_MASS_X)[:, [0, -1]] = 0.0
     march(block, columns, 1.0)
     xx, yy, xy = stress(block, columns)
-    # Inertia of the sides leaves a little stress across.
+    # The inertia of the sides leaves a little transverse stress.
     np.testing.assert_allclose(xx, YIELD, rtol=5e-3)
     assert abs(yy).max() < 0.01 * YIELD
     assert abs(xy).max() < 0.01 * YIELD
@@ -168,12 +169,12 @@ def test_pulled_bar_flows_at_the_yield_stress_and_keeps_its_volume() -> None:
     assert work == pytest.approx(YIELD * axial * LENGTH * HEIGHT, rel=0.01)
 
 
-def test_elastic_wave_travels_as_dalembert_says_at_second_order() -> None:
+def test_elastic_wave_converges_to_dalemberts_solution_at_second_order() -> None:
     width, time = 2.0, 12.0 / WAVE_SPEED
     errors = []
     for columns in (101, 201, 401):
         block = new_block(columns, 3)
-        # Held across the block, it carries plane waves.
+        # Held transversely, the block carries plane waves.
         field(block, columns, PER_MASS_Y)[:] = 0.0
         x0 = field(block, columns, X)[1].copy()
         pulse = np.exp(-(((x0 - LENGTH / 2) / width) ** 2))
@@ -203,7 +204,7 @@ def test_critical_step_is_that_of_the_stiffest_element() -> None:
         strain = np.block([[b_x, none], [none, b_y], [b_y, b_x]])
         stiffness = area * strain.T @ law @ strain
         highest = np.sqrt(eigvalsh(stiffness).max() / (DENSITY * area / 4))
-        assert plasticity.critical_step(block, 2) == pytest.approx(2 / highest, rel=1e-10)
+        assert critical_step(block, 2) == pytest.approx(2 / highest, rel=1e-10)
 
 
 def test_mass_is_that_of_the_block() -> None:
@@ -213,10 +214,10 @@ def test_mass_is_that_of_the_block() -> None:
     assert mass[0, 0] == pytest.approx(DENSITY * LENGTH * HEIGHT / (25 * 7) / 4, rel=1e-14)
 
 
-def test_turned_element_and_missing_value_stop_the_march() -> None:
+def test_inverted_element_or_missing_value_stops_the_simulation() -> None:
     for value in (HEIGHT / 2, np.nan):
         block = new_block(5, 4)
         field(block, 5, Y)[0, 2] = value - HEIGHT
         clock = np.zeros(4)
         assert not advance(block, 5, NO_DIE, clock, 1.0, 0.05, VISCOSITY, 0.9, 10**6)
-        assert clock[plasticity.STEPS] == 0.0
+        assert clock[STEPS] == 0.0

@@ -7,7 +7,7 @@ import pytest
 
 from funcattn.pde import plasticity
 from funcattn.pde.errors import NotConvergedError
-from funcattn.pde.plasticity import (
+from funcattn.pde.plasticity_block import (
     BULK,
     DENSITY,
     HALF,
@@ -22,11 +22,14 @@ from funcattn.pde.plasticity import (
     VISCOSITY,
     VX,
     WAVE_SPEED,
+    WORK,
     YIELD,
     YOUNG,
+    Bottom,
     X,
     Y,
     advance,
+    energies,
     field,
     new_block,
 )
@@ -34,19 +37,19 @@ from funcattn.pde.plasticity import (
 FLAT = np.zeros(2)
 SKEW = np.array([2.0, 0.0, 1.5, 3.0])
 SHARP = np.random.default_rng(0).uniform(0.0, 8.0, (2, 8))[1]
-# 26 x 8 nodes of 2 mm: 0.15 s for all 20 frames.
+# 26 x 8 nodes, 2 mm apart: 0.15 s for all 20 frames.
 COARSE = {"columns": 26, "rows": 8}
 
 
 def pressed(
-    heights: np.ndarray, *times: float, bottom: plasticity.Bottom = "roller"
+    heights: np.ndarray, *times: float, bottom: Bottom = "roller"
 ) -> Iterator[tuple[np.ndarray, float]]:
     """A coarse block at these times, and the work of the die."""
     block, clock = new_block(**COARSE, bottom=bottom), np.zeros(4)
     pieces = np.ascontiguousarray(plasticity.die_profile(heights).c)
     for time in times:
         assert advance(block, 26, pieces, clock, time, 0.05, VISCOSITY, 0.9, 10**6)
-        yield block, clock[plasticity.WORK]
+        yield block, clock[WORK]
 
 
 def displacement(result: dict[str, np.ndarray]) -> np.ndarray:
@@ -58,7 +61,7 @@ def relative(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def two_by_two(heights: np.ndarray, columns: int, rows: int, until: float) -> np.ndarray:
-    """The same block of fully integrated elements, which need no hourglass force; (rows, ., 2)."""
+    """The same block with fully integrated elements, without hourglass forces; (rows, ., 2)."""
     profile = plasticity.die_profile(heights)
     slope = profile.derivative()
     corner = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
@@ -107,7 +110,7 @@ def two_by_two(heights: np.ndarray, columns: int, rows: int, until: float) -> np
         gradient, _ = gradients((x + new) / 2.0)
         step = np.einsum("eni,egnj->egij", (new - x)[cells], gradient)
         strain, spin = (step + step.mT) / 2.0, (step - step.mT) / 2.0
-        # Jaumann rate, rotated by the truncated series: 1e-4 of a radian in a step.
+        # Jaumann rate, rotated by the truncated series: 1e-4 radians per step.
         trial = sigma + spin @ sigma - sigma @ spin + 2.0 * SHEAR * strain
         trial += (BULK - SHEAR) * np.trace(strain, axis1=2, axis2=3)[..., None, None] * plane
         sigma = trial
@@ -118,7 +121,7 @@ def two_by_two(heights: np.ndarray, columns: int, rows: int, until: float) -> np
         ratio = BULK / (3.0 * SHEAR)
         over = square + deviator > YIELD**2
         for _ in range(15):
-            # Fixed point of the multiplier; slow, but another way than Newton's.
+            # Fixed-point iteration for the multiplier: slow, but independent of Newton's method.
             f = np.sqrt(square / (1 + ratio * g) ** 2 + deviator / (1 + g) ** 2)
             g = np.where(over, (1.0 + g) * np.maximum(f, 1e-9) / YIELD - 1.0, 0.0)
         sigma = mean / (1.0 + ratio * g) + (trial - mean) / (1.0 + g)
@@ -134,10 +137,10 @@ def two_by_two(heights: np.ndarray, columns: int, rows: int, until: float) -> np
     return x.reshape(rows, columns, 2)
 
 
-def test_flat_die_presses_the_block_evenly() -> None:
+def test_flat_die_presses_the_block_uniformly() -> None:
     result = plasticity.solve(FLAT, **COARSE)
     motion = result["motion"]
-    # 20 % lower: width and height follow the incompressible limit.
+    # At 20 % compression, width and height follow the incompressible limit.
     width = np.ptp(motion[:, :, 10, 0], axis=0).mean()
     height = motion[:, 0, 10, 1].mean()
     assert height == pytest.approx(12.0, abs=1e-9)
@@ -165,26 +168,26 @@ def test_mirrored_die_gives_the_mirrored_motion() -> None:
 
 @pytest.mark.parametrize("bottom", ["roller", "clamped"])
 def test_work_of_the_die_is_kinetic_elastic_plastic_and_little_else(
-    bottom: plasticity.Bottom,
+    bottom: Bottom,
 ) -> None:
     plastic = 0.0
     for block, work in pressed(SKEW, *np.linspace(0.2, 1.8, 9), bottom=bottom):
-        parts = plasticity.energies(block, 26)
+        parts = energies(block, 26)
         assert sum(parts.values()) == pytest.approx(work, rel=5e-3)
         assert parts["plastic"] > plastic
         plastic = parts["plastic"]
         assert 0.0 < parts["kinetic"] < 0.05 * work
         assert 0.0 < parts["extra"] < 0.04 * work
-        # At most the energy of yielding everywhere, which is greatest for equal tension.
+        # At most the energy of yielding everywhere, which is largest for equal biaxial tension.
         assert 0.0 < parts["elastic"] < YIELD**2 / (2 * BULK) * LENGTH * HEIGHT
 
 
-def test_stress_stays_within_yield_and_elements_upright() -> None:
+def test_stress_stays_within_yield_and_elements_are_not_inverted() -> None:
     [(block, _)] = pressed(SHARP, 1.9)
     mean, half, tau, x, y = (field(block, 26, name) for name in (MEAN, HALF, TAU, X, Y))
     mises = np.sqrt(mean**2 + 3 * (half**2 + tau**2))
     assert mises.max() == pytest.approx(YIELD, rel=1e-10)
-    # Twice the areas of the elements, by their diagonals; rows go from the top down.
+    # Twice the areas of the elements, from their diagonals; rows go from the top down.
     down_x, down_y = (z[1:, 1:] - z[:-1, :-1] for z in (x, y))
     up_x, up_y = (z[:-1, 1:] - z[1:, :-1] for z in (x, y))
     assert (down_x * up_y - down_y * up_x).min() > 0.0
@@ -195,15 +198,15 @@ def test_block_stays_below_the_die_and_touches_it(heights: np.ndarray) -> None:
     result = plasticity.solve(heights, **COARSE)
     profile = plasticity.die_profile(heights)
     x, y = result["motion"][:, 0, 1:, 0], result["motion"][:, 0, 1:, 1]
-    sunk = 0.3 * np.arange(1, 20)
-    gap = profile(np.clip(x, 0.0, LENGTH)) - sunk - y
+    travel = 0.3 * np.arange(1, 20)
+    gap = profile(np.clip(x, 0.0, LENGTH)) - travel - y
     assert gap.min() > -1e-6
     assert (gap.min(axis=0) < 0.05).all()
-    # Edges are half out in each step, and the curvature is what is left of a spacing of 2 mm.
+    # Edges move halfway out in each step, and the curvature remains at a spacing of 2 mm.
     assert result["overlap"] < 0.15
 
 
-def test_bottom_slides_on_rollers_and_not_in_a_clamp() -> None:
+def test_bottom_slides_on_rollers_but_not_in_a_clamp() -> None:
     free = displacement(plasticity.solve(SKEW, **COARSE))[:, -1]
     held = displacement(plasticity.solve(SKEW, bottom="clamped", **COARSE))[:, -1]
     np.testing.assert_array_equal(free[..., 1], 0.0)
@@ -212,7 +215,7 @@ def test_bottom_slides_on_rollers_and_not_in_a_clamp() -> None:
     assert free[-1, -1, 0] - free[0, -1, 0] > 1.0
 
 
-def test_smaller_time_steps_change_little_and_less_and_less() -> None:
+def test_motion_converges_with_smaller_time_steps() -> None:
     runs = [
         displacement(plasticity.solve(SKEW, courant=courant, **COARSE))
         for courant in (0.8, 0.4, 0.2)
@@ -223,7 +226,7 @@ def test_smaller_time_steps_change_little_and_less_and_less() -> None:
 
 
 @pytest.mark.full
-def test_fully_integrated_elements_move_alike() -> None:
+def test_motion_agrees_with_fully_integrated_elements() -> None:
     for heights, tolerance in ((FLAT, 0.01), (SKEW, 0.06)):
         other = two_by_two(heights, 26, 8, 1.0).transpose(1, 0, 2)
         # The full hourglass stiffness is that of the other element.
@@ -261,7 +264,7 @@ def test_motion_is_consistent_and_frames_only_choose_what_is_stored() -> None:
     np.testing.assert_allclose(result["die"], plasticity.die_profile(SKEW)(material[:, 0, 0, 0]))
     assert all(np.isfinite(array).all() for array in result.values())
     fewer = plasticity.solve(SKEW, frames=5, **COARSE)["motion"]
-    # Steps are cut at other times.
+    # Steps are shortened at other times.
     assert relative(fewer[..., 2:], motion[:, :, ::4, 2:]) < 5e-3
 
 
@@ -295,7 +298,7 @@ def test_knots_are_uniform_and_scale_with_the_amplitude(monkeypatch: pytest.Monk
     np.testing.assert_array_equal(drawn[-1], np.array(drawn[0][:5]) / 4.0)
 
 
-def test_sample_depends_on_the_generator_only() -> None:
+def test_sample_depends_only_on_its_generator() -> None:
     one, again, other = (
         plasticity.sample(**COARSE, rng=np.random.default_rng(seed)) for seed in (5, 5, 6)
     )
@@ -308,7 +311,7 @@ def test_sample_depends_on_the_generator_only() -> None:
     np.testing.assert_allclose(finer["die"][::2], one["die"], rtol=1e-14)
 
 
-def test_running_out_of_steps_is_said() -> None:
+def test_running_out_of_steps_is_reported() -> None:
     with pytest.raises(
         NotConvergedError, match=r"until 0\.60 ms within 2000 steps, got as far as 0\.5\d ms in 1"
     ):
@@ -316,7 +319,7 @@ def test_running_out_of_steps_is_said() -> None:
 
 
 def test_die_with_a_corner_that_cuts_the_block_is_refused() -> None:
-    # Natural ends leave a corner where the die goes on level.
+    # Natural ends leave a corner where the die continues horizontally.
     heights = np.random.default_rng(300).uniform(0.0, 8.0, (19, 8))[-1]
     with pytest.raises(NotConvergedError, match=r"less than half a spacing .* and \d\.\d+ mm at"):
         plasticity.solve(heights, interpolation="natural", columns=51, rows=16)
@@ -358,6 +361,6 @@ def test_unknown_choices_are_refused(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("heights", [np.zeros(1), np.zeros((2, 2)), np.array([0.0, np.nan])])
-def test_heights_that_are_no_die_are_refused(heights: np.ndarray) -> None:
+def test_invalid_heights_are_refused(heights: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"finite die heights, shape \(K,\) with K >= 2, got"):
         plasticity.solve(heights)

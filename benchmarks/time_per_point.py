@@ -1,10 +1,10 @@
-"""Why the time a point is not the same at all sizes: work, and pages that the system maps.
+"""Why the time per point is not the same at all sizes: work, and pages that the system maps.
 
-    python benchmarks/time_a_point.py
+    python benchmarks/time_per_point.py
 
-Writes results/time_a_point.json: of a layer of width 128 with 8 heads and 64 bases, stored and
-streamed, nanoseconds a point that the process itself takes, nanoseconds a point that the system
-takes for it, and page faults a thousand points. Each form and size in a process of its own,
+Writes results/time_per_point.json: of a layer of width 128 with 8 heads and 64 bases, stored and
+streamed, the nanoseconds per point that the process itself takes, those that the system takes for
+it, and the page faults per thousand points. Each form and size in a process of its own,
 float32, one thread, default allocator.
 """
 
@@ -19,14 +19,14 @@ import torch
 
 from funcattn.bench.candidates import CANDIDATES, STREAMED, Shape, give_weights
 from funcattn.bench.measure import calls, inputs
+from funcattn.files import write_text
 from funcattn.provenance import facts
-from funcattn.training.checkpoint import write_whole
 
 FORMS = ("functional, stored", STREAMED)
 SIZES = (2**14, 2**16, 2**18, 2**20)
 POINTS = 2**21
 """Over all calls of a form and size, about."""
-RESULT = Path("results/time_a_point.json")
+RESULT = Path("results/time_per_point.json")
 
 
 def measured(form: str, points: int) -> dict[str, dict[str, float]]:
@@ -68,7 +68,7 @@ def main() -> None:
             print(f"{form}, {points:,} points: {said.strip()}", flush=True)
     command = shlex.join(["python", *sys.argv])
     record = {"a_point": found, "command": command, "seed": 0, **facts()}
-    write_whole(RESULT, json.dumps(record, indent=1) + "\n")
+    write_text(RESULT, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

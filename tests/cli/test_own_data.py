@@ -1,0 +1,84 @@
+"""From a folder of people's cases to predicted files, by the command."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.filterwarnings("ignore::funcattn.surrogate.OutsideTrainingWarning")
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    """Twelve clouds with a field, and a table with a number and a group for each."""
+    folder = tmp_path / "clouds"
+    folder.mkdir()
+    rows = ["file,load,kind"]
+    for number in range(12):
+        random = np.random.default_rng(number)
+        positions, load = random.random((int(random.integers(15, 25)), 2)), random.random()
+        np.savez(folder / f"cloud_{number}.npz", positions=positions, stress=load * positions[:, 0])
+        rows.append(f"cloud_{number}.npz,{load},{'abc'[number // 4]}")
+    (tmp_path / "loads.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def test_inspect_fit_predict_report_and_pack(call: Call, cases: Path) -> None:
+    code, said, _ = call("inspect", "clouds", "--parameters", "loads.csv")
+    assert code == 0
+    assert "12 cases, 16 to 24" in said
+    plan = cases.parent / "clouds.toml"
+    assert 'inputs = ["load"]' in plan.read_text()
+    assert plan.with_suffix(".png").exists()
+    network = "network = { width = 8, layers = 1, heads = 2, bases = 4 }\nepochs = 2\n"
+    plan.write_text(plan.read_text() + network)
+    code, said, _ = call("inspect", "clouds", "--parameters", "loads.csv")
+    assert "is there already and stays as it is" in said
+
+    code, said, wrong = call("fit", "clouds.toml", "--group-by", "kind")
+    assert code == 0, wrong
+    for words in ("this surrogate", "mean of training", "ridge regression", "without attention"):
+        assert words in said
+    run = cases.parent / "runs" / "clouds"
+    assert (run / "report.html").exists()
+
+    (run / "report.html").unlink()
+    assert call("report", "runs/clouds")[0] == 0  # the cases are read again
+    assert "Worst cases" in (run / "report.html").read_text()
+
+    new = ("clouds/cloud_3.npz", "-o", "out.npz", "--set", "load=0.5")
+    code, _, wrong = call("predict", "runs/clouds", *new)
+    assert code == 0, wrong
+    got = dict(np.load("out.npz"))
+    np.testing.assert_allclose(got["stress_error"], got["stress_predicted"] - got["stress"])
+
+    assert call("pack", "runs/clouds", "-o", "clouds.zip")[0] == 0
+    everything = ("clouds", "-o", "all", "--parameters", "loads.csv")
+    assert call("predict", "clouds.zip", *everything)[0] == 0
+    assert len(list(Path("all").glob("*.npz"))) == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fit", "clouds"), "--outputs: expected the names of the fields to predict"),
+        (("fit", "clouds", "--outputs", "strain"), "strain"),
+        (("fit", "nothing", "--outputs", "stress"), "nothing"),
+        (("fit", "clouds", "--outputs", "stress", "--budget", "soon"), "budget: expected a time"),
+        (("inspect", "loads.csv"), "loads.csv: expected"),
+        (("predict", "clouds", "clouds/cloud_3.npz", "-o", "out.npz"), "settings.json"),
+        (("pack", "clouds", "-o", "out.zip"), "without settings.json"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    call: Call, cases: Path, words: tuple[str, ...], message: str
+) -> None:
+    code, said, wrong = call(*words)
+    complaint = str(code) + said + wrong
+    assert code != 0
+    assert message in complaint
+    assert "Traceback" not in complaint
+    assert not (cases.parent / "runs").exists()

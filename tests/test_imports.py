@@ -1,0 +1,133 @@
+"""What is loaded by what: the import law, and how little the small things load."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import funcattn
+from funcattn.data import Store
+from funcattn.settings import changed
+from funcattn.tasks.darcy import Darcy
+from funcattn.training.run import train
+
+PACKAGE = Path(funcattn.__file__).parent
+PROJECT = Path(__file__).parents[1]
+
+
+def loaded(code: str, *names: str) -> set[str]:
+    """Which of these modules a fresh process has after the code."""
+    code += f"\nimport sys; print(*({set(names)!r} & set(sys.modules)), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return set(ran.stderr.split())
+
+
+HEAVY = ("torch", "numpy", "scipy", "numba", "h5py", "matplotlib", "lightning_fabric")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--version", "--help", "train --help", "predict --help", "--tyro-print-completion bash"],
+)
+def test_help_and_completion_load_nothing_heavy(line: str) -> None:
+    code = f"""
+import sys
+from funcattn.command import main
+sys.argv = ["funcattn", *{line.split()!r}]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+"""
+    assert loaded(code, *HEAVY) == set()
+
+
+def test_the_package_itself_loads_nothing_and_gives_its_names_when_asked() -> None:
+    assert loaded("import funcattn", *HEAVY) == set()
+    for name in funcattn.__all__:
+        assert getattr(funcattn, name) is not None
+        assert name in dir(funcattn)
+    with pytest.raises(AttributeError, match="module 'funcattn' has no attribute 'attention'"):
+        _ = funcattn.attention
+
+
+def test_solvers_come_without_torch() -> None:
+    names = sorted(p.stem for p in (PACKAGE / "pde").glob("*.py") if p.stem != "__init__")
+    assert len(names) > 15
+    code = "import " + ", ".join(f"funcattn.pde.{name}" for name in names)
+    assert loaded(code, "torch", "lightning_fabric", "rich") == set()
+
+
+def test_solvers_are_loaded_when_they_are_used() -> None:
+    code = "from funcattn.pde import darcy"
+    assert loaded(code, "scipy", "funcattn.pde.darcy") == set()
+    assert "funcattn.pde.darcy" in loaded(f"{code}; darcy.sample", "funcattn.pde.darcy")
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        from funcattn.pde import nothing  # noqa: F401
+
+
+PREDICTS = """
+import sys
+for name in ("h5py", "lightning_fabric", "lightning", "filelock", "rich", "tyro", "platformdirs",
+             "scipy", "numba", "skfem", "matplotlib", "jinja2", "neuralop", "distributed"):
+    sys.modules[name] = None
+import numpy as np
+import funcattn
+x = np.stack(np.meshgrid(*2 * [np.linspace(0, 1, 9)], indexing="ij"), -1).reshape(81, 2)
+print(funcattn.load(sys.argv[1]).predict(x, np.full((81, 1), 5.0), grid=(9, 9)).shape)
+"""
+
+
+def test_a_run_is_loaded_and_asked_with_torch_numpy_and_safetensors_alone(
+    tmp_path: Path, store: Store
+) -> None:
+    settings = changed(Darcy.defaults("smoke", "modern"), {"optimisation": {"epochs": 1}})
+    train(settings, tmp_path / "run", store=store)
+    ran = subprocess.run(
+        [sys.executable, "-c", PREDICTS, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "(81, 1)\n", ran.stderr
+
+
+FORBIDDEN = {
+    "ops/memory.py": "from funcattn.cli import terminal",
+    "nn/ridges.py": "from funcattn.data import samples",
+    "ops/linalg.py": "from funcattn.pde import errors",
+    "pde/errors.py": "import torch",
+    "ops/fourier.py": "from funcattn import export",
+    "models/lno.py": "from funcattn.tasks import base",
+    "training/run.py": "from funcattn.viz import style",
+    "cli/commands.py": "import numpy",
+    "newcomer.py": "",
+}
+
+
+def test_the_import_law_catches_what_it_forbids(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "funcattn", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    for name, line in FORBIDDEN.items():
+        with (tmp_path / "funcattn" / name).open("a") as file:
+            file.write(f"\n{line}\n")
+    program = Path(sys.executable).parent / "lint-imports"
+    ran = subprocess.run(
+        [program, "--no-cache"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    said = " ".join(ran.stdout.split())
+    for name, line in FORBIDDEN.items():
+        module = "funcattn." + name.removesuffix(".py").replace("/", ".")
+        start, _, what = line.removeprefix("import ").partition(" import ")
+        imported = ".".join(filter(None, (start.removeprefix("from "), what)))
+        expected = f"{module} -> {imported}" if line else module
+        assert expected in said, (expected, ran.stdout)

@@ -1,0 +1,206 @@
+"""Races: equal time, one search for all, one test, and nothing lost when they are stopped."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from funcattn.data import Store
+from funcattn.training import race as module
+from funcattn.training.lap import Lap, error_of, goodness
+from funcattn.training.race import (
+    RATE_FACTORS,
+    Entrant,
+    Records,
+    Start,
+    network_of,
+    race,
+    unit_seconds,
+)
+
+STEP = 0.01
+"""CPU seconds of a step, as the tests say it was measured."""
+BUDGET = 0.2
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Races whose steps were measured already, so that their number is known."""
+
+    def measure(function: Any, *arguments: Any) -> Any:
+        if function is unit_seconds:
+            return STEP / 5
+        assert not arguments
+        return {"step_units": 5.0, "megabytes": 1.0, "parameters": 1}
+
+    monkeypatch.setattr(module, "_in_a_process", measure)
+
+
+def start(store: Store, model: str = "fno", recipe: Any = "shared", **network: Any) -> Start:
+    return Start("darcy", Entrant(model, network), recipe, "smoke", store.folder)
+
+
+def raced(store: Store, folder: Path, *models: str, **options: Any) -> list[dict[str, Any]]:
+    given: dict[str, Any] = {"budget": BUDGET, "seeds": (0, 1), "profile": "smoke"} | options
+    entrants = [Entrant(model) for model in models]
+    return race("darcy", entrants, cache=store.folder, folder=folder, **given)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_race_searches_five_rates_for_each_and_trains_each_seed_once(
+    store: Store, tmp_path: Path
+) -> None:
+    results = raced(store, tmp_path, "fno", "transolver")
+    lines = [json.loads(line) for line in (tmp_path / "darcy.jsonl").read_text().splitlines()]
+    pieces = [line["key"]["piece"] for line in lines]
+    assert pieces == ["unit", *2 * ["step", *["rate"] * 5, *["run"] * 2]]
+    assert [line["key"].get("factor") for line in lines[2:7]] == list(RATE_FACTORS)
+    assert [(r["entrant"], r["key"]["seed"]) for r in results] == [
+        ("fno", 0), ("fno", 1), ("transolver", 0), ("transolver", 1),
+    ]  # fmt: skip
+    for result in results:
+        assert result["steps"] == round(BUDGET / STEP)
+        assert len(result["curve"]) == 8
+        assert result["curve"][-1][0] == pytest.approx(result["cpu_seconds"], abs=0.01)
+        assert math.isfinite(result["test"])
+        assert result["test_elsewhere"]["use_every"] == 1  # on the finer grid of the solver
+        assert math.isfinite(result["test_elsewhere"]["test"])
+        assert {"commit", "machine", "command", "versions", "data"} <= result.keys()
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_rate_is_the_best_of_the_search_on_validation_data(
+    store: Store, tmp_path: Path
+) -> None:
+    results = raced(store, tmp_path, "fno")
+    lines = [json.loads(line) for line in (tmp_path / "darcy.jsonl").read_text().splitlines()]
+    tried = {x["key"]["factor"]: x["validation"] for x in lines if x["key"]["piece"] == "rate"}
+    assert len(set(tried.values())) == 5
+    assert {r["key"]["factor"] for r in results} == {min(tried, key=lambda f: tried[f])}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_race_that_was_stopped_goes_on_after_its_last_whole_piece(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = raced(store, tmp_path / "whole", "fno")
+    count = 0
+    run = Lap.run
+
+    def counted(self: Lap, **options: Any) -> Lap:
+        nonlocal count
+        count += 1
+        if count == 5:
+            raise KeyboardInterrupt
+        return run(self, **options)
+
+    monkeypatch.setattr(Lap, "run", counted)
+    with pytest.raises(KeyboardInterrupt):
+        raced(store, tmp_path, "fno")
+    path = tmp_path / "darcy.jsonl"
+    # And killed in the middle of a line.
+    path.write_text(path.read_text()[:-20])
+    results = raced(store, tmp_path, "fno")
+    # Three whole rates before; two more, two trainings.
+    assert count == 5 + 4
+    assert [r["test"] for r in results] == [r["test"] for r in whole]
+    count = 0
+    assert [r["test"] for r in raced(store, tmp_path, "fno")] == [r["test"] for r in whole]
+    assert count == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_budget_or_other_settings_are_other_pieces(store: Store, tmp_path: Path) -> None:
+    raced(store, tmp_path, "fno", seeds=(0,))
+    before = len((tmp_path / "darcy.jsonl").read_text().splitlines())
+    raced(store, tmp_path, "fno", seeds=(0,), budget=2 * BUDGET)
+    after = len((tmp_path / "darcy.jsonl").read_text().splitlines())
+    assert after - before == 6  # the step was measured already
+    raced(store, tmp_path, "fno", seeds=(0,), recipe="task")
+    assert len((tmp_path / "darcy.jsonl").read_text().splitlines()) - after == 7
+
+
+def test_the_step_is_measured_in_a_process_of_its_own(store: Store) -> None:
+    measurement = module._in_a_process(start(store).measured)
+    assert measurement["step_units"] > 0
+    assert measurement["parameters"] > 100
+    assert measurement["megabytes"] >= 0
+
+
+def test_the_unit_is_the_least_time_of_a_fixed_piece_of_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert unit_seconds(3) > 0
+    clock = iter([0.0, 3.0, 10.0, 11.0, 20.0, 25.0])
+    monkeypatch.setattr(module.time, "process_time", lambda: next(clock))
+    assert unit_seconds(3) == 1.0
+
+
+def test_a_lap_that_fails_is_the_worst_of_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lap = start(store).lap(steps=10)
+    task = type(lap.task)
+    loss = task.loss
+    calls = 0
+
+    def broken(self: Any, prediction: Tensor, batch: Any) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return loss(self, prediction, batch) * (math.nan if calls == 4 else 1.0)
+
+    monkeypatch.setattr(task, "loss", broken)
+    lap.run()
+    assert lap.failed
+    assert len(lap.spent) == 4
+    assert lap.chosen() == (math.inf, False)
+    assert goodness(math.inf, lap.task) < goodness(1e9, lap.task)
+
+
+def test_weights_or_their_average_are_chosen_on_validation_data(store: Store) -> None:
+    lap = start(store).lap(steps=12).run()
+    errors = [error_of(lap.task, m, lap.splits.validation) for m in (lap.model, lap.averaged)]
+    assert errors[0] != errors[1]
+    assert lap.chosen() == (min(errors), errors[1] < errors[0])
+
+
+def test_the_same_seed_gives_the_same_lap(store: Store) -> None:
+    one, two = (start(store).lap(steps=8, seed=3).run(watch=False) for _ in range(2))
+    for p, q in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        assert torch.equal(p, q)
+    assert not one.curve
+
+
+@pytest.mark.parametrize("model", ["fno", "funcattn", "transolver", "flare"])
+def test_the_shared_recipe_gives_baselines_its_start_and_its_features(
+    store: Store, model: str
+) -> None:
+    there, here = (network_of(start(store, model, r).task, r).network for r in ("task", "shared"))
+    assert isinstance(here, module.Featured)
+    maps = [m for m in here.modules() if isinstance(m, torch.nn.Linear)]
+    wide = [m for m in maps if m.weight.numel() > 200]
+    for m in wide:
+        assert float(m.weight.detach().std()) * m.in_features**0.5 == pytest.approx(1, abs=0.25)
+    count = [sum(p.numel() for p in n.parameters()) for n in (there, here)]
+    assert count[1] > count[0]  # the lift takes more features
+
+
+def test_a_race_without_time_or_entrants_is_refused(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a positive budget, entrants and seeds"):
+        raced(store, tmp_path, "fno", budget=0.0)
+    with pytest.raises(ValueError, match="expected a positive budget, entrants and seeds"):
+        raced(store, tmp_path)
+
+
+def test_a_line_that_was_cut_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    Records(path).piece({"n": 1}, lambda: {"value": 1})
+    path.write_text(path.read_text() + '{"key": {"n": 2}, "val')
+    records = Records(path)
+    assert records.piece({"n": 2}, lambda: {"value": 2})["value"] == 2
+    assert records.piece({"n": 1}, lambda: {"value": -1})["value"] == 1
+    assert [line["value"] for line in Records(path).lines] == [1, 2]
