@@ -1,15 +1,16 @@
 # Everything runs from the project's own .venv, which is built when it is missing or out of date.
 PYTHON ?= python3.11
 BIN := .venv/bin
-# One thread a process: two threads that fight for a busy core are far slower than one.
+# One thread per process: two threads that compete for a busy core are far slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo bench test test-full lint format clean
+.PHONY: help setup demo bench results test test-full lint format clean
 
 help:
 	@echo "make setup      build .venv with the exact versions of constraints.txt"
 	@echo "make demo       make Darcy data, train, test, write runs/demo/report.html (under 5 minutes)"
 	@echo "make bench      speed and memory beside other attentions, fills docs/speed.md (hours)"
+	@echo "make results    docs/results.md from results/experiments; RUN='table1 --seeds 3' runs more"
 	@echo "make test       lint, types, import law and tests"
 	@echo "make test-full  make test, and the checks that take minutes"
 	@echo "make format     rewrite the code in the project's format"
@@ -28,9 +29,14 @@ setup: .venv/.complete
 demo: setup
 	$(BIN)/python -m funcattn.demo
 
-# Stopped at any moment, the same command goes on. Wants a machine with nothing else to do.
+# After an interruption, the same command continues. It needs an otherwise idle machine.
 bench: setup
-	$(BIN)/funcattn bench --pictures docs/pictures --page docs/speed.md
+	$(BIN)/funcattn bench --out results/bench.json --pictures docs/pictures --page docs/speed.md
+
+RUN ?= --tables
+results: setup
+	$(BIN)/funcattn reproduce $(RUN) --results results/experiments --page docs/results.md \
+		--bench results/bench.json
 
 lint: setup
 	$(BIN)/ruff check
