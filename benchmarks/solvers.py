@@ -46,7 +46,7 @@ class SolverCase:
     make: Callable[..., Mapping[str, Any]]
     parameters: Mapping[str, Any]
     yardstick: float
-    """CPU seconds a sample."""
+    """CPU seconds per sample."""
 
 
 CASES = {
@@ -91,7 +91,7 @@ def main() -> None:
     asked = parser.parse_args()
     chosen = [name for name in CASES if not asked.names or name.startswith(tuple(asked.names))]
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    print(f"{'solver':24}{'seconds a sample':>18}{'yardstick':>12}{'ratio':>8}")
+    print(f"{'solver':24}{'seconds per sample':>18}{'yardstick':>12}{'ratio':>8}")
     for name in chosen:
         case = CASES[name]
         took = seconds(case, asked.samples)

@@ -148,7 +148,7 @@ def train(options: Options) -> None:
             if rank == 0:
                 save(options, model, optimiser, step + 1)
             seconds = (time.monotonic() - started) / (step + 1 - done)
-            say(f"step {step + 1}: relative error {loss.item():.4f}, {seconds:.2f} s a step")
+            say(f"step {step + 1}: relative error {loss.item():.4f}, {seconds:.2f} s per step")
     with torch.no_grad():
         error = relative_error(model, positions, TEST_FUNCTIONS, drawn(settings.seed, 0)).item()
     say(f"test: relative error {error:.4f}")

@@ -77,6 +77,12 @@ def until() -> Callable[..., None]:
     return wait_until
 
 
+@pytest.fixture(scope="session")
+def patience() -> float:
+    """For calls that take a time limit: one that only a hang can reach."""
+    return PATIENCE
+
+
 @pytest.fixture
 def as_a_user() -> Iterator[None]:
     """Without the shape checks that only tests have, so that the library's own errors are seen."""

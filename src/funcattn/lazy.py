@@ -17,6 +17,11 @@ class LazyModule(ModuleType):
     Fraction(1, 2)
     """
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """Of the module: whoever replaces a name for a while looks here for what was there."""
+        return importlib.import_module(self.__name__).__dict__
+
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 

@@ -62,7 +62,7 @@ def record(points: int = 2**14, allocator: str = "default", **faster: float) -> 
         candidates[name] = {
             "forward": timed(100 * scale),
             "forward + backward": timed(300 * scale, 3 * 10**9),
-            "memory": {kind: {"bytes": 2000 * points, "bytes a point": 2000.0} for kind in KINDS},
+            "memory": {kind: {"bytes": 2000 * points, "bytes per point": 2000.0} for kind in KINDS},
         }
     return {
         "part": "layer",
@@ -93,7 +93,7 @@ def network(points: int = 2**14, **faster: float) -> dict[str, Any]:
             "forward": as_layer["forward"],
             "training step": as_layer["forward + backward"],
             "memory": {
-                kind: {"bytes": 4096 * points, "bytes a point": 4096.0}
+                kind: {"bytes": 4096 * points, "bytes per point": 4096.0}
                 for kind in ("forward", "training step")
             },
         }
@@ -246,7 +246,7 @@ def test_tables_are_made_of_the_records() -> None:
     assert row["quartiles"] == "22.5 - 30"
     slow = detail(found_of(record(functional=0.01)), EIGHT)
     assert slow.rows[0][1:3] == ["10,000", "9,000 - 12,000"]
-    assert row["of peak"] == "80 %"  # 1e9 operations in 25 ms, of 50e9 a second
+    assert row["of peak"] == "80 %"  # 1e9 operations in 25 ms, of 50e9 per second
     assert row["B per point"] == "2000"
     assert winners(found, "layer", EIGHT).rows[1][:3] == ["16,384", "galerkin", "0.50x"]
 

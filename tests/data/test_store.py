@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from funcattn.data import Recipe, Store, StoredSet, StoreError
 from funcattn.data import store as module
 from funcattn.pde import darcy
 from funcattn.pde.errors import NotConvergedError
+
+Until = Callable[..., None]
 
 DARCY = Recipe("darcy", darcy.sample, {"nodes": 9, "keep": 2})
 
@@ -293,7 +297,7 @@ def test_a_damaged_file_is_said(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_second_process_waits_and_then_uses_what_the_first_one_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
     make, indices = module._make_one, []
@@ -301,7 +305,7 @@ def test_a_second_process_waits_and_then_uses_what_the_first_one_made(
     def slow(recipe: Recipe, seed: int, index: int) -> Any:
         indices.append(index)
         begun.set()
-        assert go_on.wait(20)
+        go_on.wait()
         return make(recipe, seed, index)
 
     monkeypatch.setattr(module, "_make_one", slow)
@@ -312,29 +316,33 @@ def test_a_second_process_waits_and_then_uses_what_the_first_one_made(
         threading.Thread(target=lambda s=store: made.append(s.made(PLAIN, 0, 3)))
         for store in stores
     ]
-    threads[0].start()
-    assert begun.wait(20)
-    threads[1].start()
-    deadline = time.monotonic() + 20
-    while not told and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert told[0] == (0, 3)
-    assert made == []
-    go_on.set()
+    try:
+        threads[0].start()
+        until(begun.is_set)
+        threads[1].start()
+        until(lambda: told)
+        assert told[0] == (0, 3)
+        assert made == []
+    finally:
+        go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join()
     assert made[0] == made[1]
     assert sorted(indices) == [0, 1, 2]
 
 
 SLOW = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 import numpy as np
 from funcattn.data import Recipe, Store, store
 
+left = int(os.environ.get("LEFT", -1))  # samples that a worker still makes; -1: any number
+
 def slow(rng):
-    time.sleep(0.02)
+    global left
+    time.sleep(0.02 if left else 3600)
+    left -= 1
     return {"u": rng.standard_normal((4, 4))}
 
 if __name__ == "__main__":
@@ -350,14 +358,30 @@ def script(tmp_path: Path) -> list[str]:
     return [sys.executable, str(path)]
 
 
-def test_killed_again_and_again_it_makes_the_same_set(tmp_path: Path, script: list[str]) -> None:
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes with groups of their own, which are gone after the test."""
+    children: list[subprocess.Popen[str]] = []
+    yield children
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+
+
+def test_killed_again_and_again_it_makes_the_same_set(
+    tmp_path: Path, script: list[str], started: list[subprocess.Popen[str]], until: Until
+) -> None:
     folder, count, done = tmp_path / "a", "120", 0
     for pause in (0.0, 0.03, 0.11):
-        child = subprocess.Popen([*script, str(folder), count], start_new_session=True)
-        deadline = time.monotonic() + 120
-        while finished(folder) <= done:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        child = subprocess.Popen(
+            [*script, str(folder), count],
+            env=os.environ | {"LEFT": "20"},
+            start_new_session=True,
+            text=True,
+        )
+        started.append(child)
+        until(lambda done=done: finished(folder) > done, child)
         time.sleep(pause)
         os.killpg(child.pid, signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
@@ -395,20 +419,28 @@ if __name__ == "__main__" or "unguarded" in sys.argv:
         ("unguarded", "has to do so below `if __name__ == '__main__':`"),
     ],
 )
-def test_workers_that_die_end_the_making(tmp_path: Path, word: str, said: str) -> None:
+def test_workers_that_die_end_the_making(
+    tmp_path: Path, patience: float, word: str, said: str
+) -> None:
     script = tmp_path / "dying.py"
     script.write_text(DYING)
     ended = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "a"), word],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience,
     )
     assert ended.returncode == 1
     assert said in ended.stderr
 
 
-def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, script: list[str]) -> None:
+def test_ctrl_c_keeps_what_was_finished(
+    tmp_path: Path,
+    script: list[str],
+    started: list[subprocess.Popen[str]],
+    until: Until,
+    patience: float,
+) -> None:
     child = subprocess.Popen(
         [*script, str(tmp_path / "a"), "100000"],
         start_new_session=True,
@@ -416,11 +448,10 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, script: list[str]) -> No
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("a/*.shards/[!.]*.h5")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    started.append(child)
+    until(lambda: list(tmp_path.glob("a/*.shards/[!.]*.h5")), child)
     os.killpg(child.pid, signal.SIGINT)
-    _, said = child.communicate(timeout=30)
+    _, said = child.communicate(timeout=patience)
     assert said.rstrip().endswith("KeyboardInterrupt")
     ends = sorted(path.stem.split("-") for path in tmp_path.glob("a/*.shards/[!.]*.h5"))
     assert [start for start, _ in ends[1:]] == [stop for _, stop in ends[:-1]]

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,8 @@ from funcattn.experiments.engine.queue import Ended, Queue
 from funcattn.experiments.engine.results import read_lines
 from funcattn.experiments.engine.trial import Trial
 
+Until = Callable[..., None]
+
 # Stands in for the program of a run, which takes seconds to start.
 PROGRAM = """
 import json, pathlib, sys, time
@@ -26,7 +28,7 @@ folder = pathlib.Path(sys.argv[1])
 seed = json.loads((folder / "cell.json").read_text())["settings"]["seed"]
 with open(folder.parent / "order", "a") as file:
     file.write(f"{seed} starts\\n")
-for _ in range(6000):  # a minute at most, if the others never start
+for _ in range(90000):  # a limit for the case that the others never start
     if (folder.parent / "order").read_text().count("starts") >= TOGETHER:
         break
     time.sleep(0.01)
@@ -39,7 +41,7 @@ sys.exit({2: 75, 3: 76}.get(seed, 0))
 WAITS = """
 import pathlib, sys, time
 (pathlib.Path(sys.argv[1]) / "started").touch()
-time.sleep(600)
+time.sleep(3600)
 (pathlib.Path(sys.argv[1]) / "ended").touch()
 """
 
@@ -90,13 +92,14 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert this.fraction_done(cell) == pytest.approx(3 / (2 * epochs))
 
 
-def test_asked_to_stop_it_stops_its_runs(tmp_path: Path) -> None:
+def test_asked_to_stop_it_stops_its_runs(tmp_path: Path, until: Until) -> None:
     this = queue(tmp_path, WAITS, workers=2)
 
     def ask() -> None:
-        while len([*tmp_path.glob("cells/*/started")]) < 2:
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            until(lambda: len([*tmp_path.glob("cells/*/started")]) == 2)
+        finally:  # without it the queue would wait for its runs
+            os.kill(os.getpid(), signal.SIGTERM)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -127,7 +130,7 @@ def test_a_run_at_work_is_not_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_killed_and_resumed_it_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_killed_and_resumed_it_gives_the_same_numbers(tmp_path: Path, until: Until) -> None:
     """The real program, killed without warning in the middle of its training."""
     trial = Trial("few_shot", changes={"data": {"train": 800}, "optimisation": {"epochs": 6}})
     lines = []
@@ -138,11 +141,12 @@ def test_killed_and_resumed_it_gives_the_same_numbers(tmp_path: Path) -> None:
         if name == "killed":
             cell.write(this.place(cell))
             process = subprocess.Popen([*this.program, str(this.place(cell))])
-            while not [*this.place(cell).glob("run/checkpoints/step-*")]:
-                assert process.poll() is None
-                time.sleep(0.02)
-            process.kill()
-            process.wait()
+            checkpoints = this.place(cell) / "run/checkpoints"
+            try:
+                until(lambda folder=checkpoints: [*folder.glob("step-*")], process)
+            finally:
+                process.kill()
+                process.wait()
             assert not (folder / "few_shot.jsonl").exists()
         assert [each.end for each in this.run([cell])] == ["done"]
         lines += read_lines(folder / "few_shot.jsonl")

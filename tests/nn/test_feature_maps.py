@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.nn import GridConvolution, Points, Pointwise, Stencil
-from funcattn.nn.feature_maps import linear
+from funcattn.nn import GridConvolution, Points, Pointwise, Stencil, feature_maps
+from funcattn.nn.feature_maps import linear, stencil_between_points, stencil_on_points
 
 
 def lively(module: nn.Module) -> nn.Module:
@@ -172,10 +172,14 @@ class TestStencil:
         x = random(2, math.prod(grid), 2, generator=generator)
 
         def dilated(x: Tensor) -> Tensor:
-            return layer._dilated(x.unflatten(1, grid), steps).flatten(1, -2)
+            u = x.unflatten(1, grid)
+            out = stencil_on_points(u, layer.weight, layer.bias, steps=steps, periodic=False)
+            return out.flatten(1, -2)
 
         def interpolated(x: Tensor) -> Tensor:
-            return layer._interpolated(x.unflatten(1, grid), list(map(float, steps))).flatten(1, -2)
+            u, among = x.unflatten(1, grid), [float(step) for step in steps]
+            out = stencil_between_points(u, layer.weight, layer.bias, steps=among, periodic=False)
+            return out.flatten(1, -2)
 
         assert_same_with_gradients(layer, x, dilated, interpolated)
         assert_same_with_gradients(layer, x, dilated, lambda x: obvious(layer, x, grid))
@@ -183,10 +187,10 @@ class TestStencil:
     def test_the_fast_path_is_taken_at_whole_steps_however_the_reach_is_rounded(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def refuse(_layer: Stencil, _u: Tensor, steps: list[float]) -> Tensor:
+        def refuse(*_: object, steps: list[float], **_options: object) -> Tensor:
             raise AssertionError(f"interpolated at steps {steps}")
 
-        monkeypatch.setattr(Stencil, "_interpolated", refuse)
+        monkeypatch.setattr(feature_maps, "stencil_between_points", refuse)
         for length in range(2, 200):
             layer = Stencil(1, 1, reach=1 / (length - 1), dims=1)
             layer(torch.zeros(1, length, 1), Points(grid=(length,)))

@@ -390,7 +390,7 @@ def one_rank(rank: int, ranks: int, every: int, folder: str) -> None:
         init_method=f"file://{folder}/store",
         rank=rank,
         world_size=ranks,
-        timeout=timedelta(seconds=60),
+        timeout=timedelta(minutes=15),
     )
     found = {name: difference(case) for name, case in chosen_cases(ranks, every).items()}
     found |= {name: check() for name, check in CHECKS.items()}

@@ -49,7 +49,7 @@ finally:
 
 
 class Twice(Darcy):
-    """Calls its network twice a step, as tasks in time do."""
+    """Calls its network twice per step, as tasks in time do."""
 
     def predict(self, network: Network, batch: Batch) -> Tensor:
         return (super().predict(network, batch) + super().predict(network, batch)) / 2

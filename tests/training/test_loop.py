@@ -45,7 +45,7 @@ def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def smoke(**optimisation: Any) -> RunSettings:
-    """12 training, 4 validation, 4 test samples; three steps an epoch."""
+    """12 training, 4 validation, 4 test samples; three steps per epoch."""
     return changed(Darcy.defaults("smoke", "modern"), {"optimisation": optimisation})
 
 
@@ -126,7 +126,7 @@ def test_dropout_and_order_differ_from_epoch_to_epoch(tmp_path: Path, store: Sto
     train(smoke(epochs=2), tmp_path / "a", store=store)
     first, second = [*chain(*seen[:3])], [*chain(*seen[3:])]
     assert first != second
-    assert sorted(first) == sorted(second)  # each sample once an epoch
+    assert sorted(first) == sorted(second)  # each sample once per epoch
 
 
 def test_augmentation_gets_its_own_randomness_for_each_epoch_and_sample(

@@ -73,7 +73,7 @@ def quick() -> Iterator[None]:
 
 
 def settings_of(changes: dict[str, Any], epochs: int, seconds: float = 0) -> RunSettings:
-    """Three steps an epoch; a checkpoint after each of them, or after each epoch only."""
+    """Three steps per epoch; a checkpoint after each of them, or after each epoch only."""
     settings = changed(Darcy.defaults("smoke", "modern"), changes)
     every = {"checkpoint_seconds": seconds, "optimisation": {"epochs": epochs}}
     return changed(settings, every)

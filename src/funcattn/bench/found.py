@@ -89,7 +89,7 @@ def bytes_per_point(record: Record | None, name: str, kind: str) -> float | None
     """The memory of a candidate in a record, None where it was not weighed."""
     if record is None:
         return None
-    return _of(record, name).get("memory", {}).get(kind, {}).get("bytes a point")
+    return _of(record, name).get("memory", {}).get(kind, {}).get("bytes per point")
 
 
 def of_peak(record: Record | None, name: str, kind: str) -> float | None:

@@ -223,7 +223,7 @@ def machine_yardsticks() -> tuple[dict[str, Call], dict[str, float]]:
         "matrix product": lambda: torch.mm(a, b, out=product),
         "copy": lambda: target.copy_(source),
     }
-    # A copy reads and writes four bytes a number.
+    # A copy reads and writes four bytes per number.
     return works, {"matrix product": 2.0 * size**3, "copy": 8.0 * floats}
 
 

@@ -49,7 +49,7 @@ def _rise(job: Job, candidate: Candidate, kind: str) -> dict[str, Any]:
     module.zero_grad()
     call = calls(job.part, module, inputs(job.part, job.shape, job.points))[kind]
     rise = peak_rise(call)
-    return {"bytes": rise, "bytes a point": rise / job.points}
+    return {"bytes": rise, "bytes per point": rise / job.points}
 
 
 def peak_rise(call: Call) -> int:

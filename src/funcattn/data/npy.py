@@ -1,4 +1,4 @@
-"""Numeric arrays in .npy files, one a file: opened without being read, written whole or not at all.
+"""Numeric arrays, one per .npy file: opened without being read, written whole or not at all.
 
 Only real numbers are read or written. Python objects, which numpy would unpickle, are refused, and
 so are text, logicals, complex numbers, records and empty arrays.

@@ -240,5 +240,5 @@ Here, x rises with the first axis from 0 to 50, y falls with the second from 15,
 the die is listed with rising x. The file lists the points of the block, though not the die, with
 falling x, and has the origin elsewhere: x from 0.35 to -49.65, y from 14.9 to -0.1. Both ways
 round off: x and y come back with errors up to 1e-14. Frame 0 is the block at rest; the die sinks
-by 0.3 a frame, and the last of its 6 mm is not shown.
+by 0.3 per frame, and the last of its 6 mm is not shown.
 """

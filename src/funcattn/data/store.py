@@ -361,7 +361,7 @@ def _dataset(
 ) -> "h5py.Dataset":
     """A dataset that grows along its first axis, in checked and compressed chunks."""
     if name not in file:
-        # Numbers that come one a sample share a chunk.
+        # Numbers that come one per sample share a chunk.
         chunk = (max(1, rows), *shape) if shape else (max(rows, 1024),)
         file.create_dataset(
             name,

@@ -71,10 +71,10 @@ class FourierMultiplier(nn.Module):
 
     with x^ the coefficients of the Fourier series, so that nothing depends on the resolution; the
     negative k of the last axis follow, as the field is real. Given another shape of the output, the
-    same series is evaluated there. On a grid of N points an axis, 2 m <= N is required.
+    same series is evaluated there. On a grid of N points per axis, 2 m <= N is required.
 
     modes: m for each axis. resolution_scaling_factor: the output has this many times the points of
-    the input, one number an axis. factorization: "Tucker" makes W = core x factors, one factor an
+    the input, one number per axis. factorization: "Tucker" makes W = core x factors, one factor per
     axis of W (inputs, outputs, and modes of each axis), with about rank times the parameters of W;
     rank 1 is full rank, which represents every W.
     What is complex is kept as pairs of reals, so that it is counted, cast and saved as the rest.
@@ -211,9 +211,9 @@ class FNO(GridNetwork):
         x = gelu(multiplier(x) + linear(x))   `layers` times, without gelu after the last
         out = linear(gelu(linear(x)))         with `head` hidden channels
 
-    width: channels inside. modes: m of `FourierMultiplier`, one number or one an axis. padding: the
-    lifted field is extended by zeros at the end of each axis by this fraction of it, for fields
-    that are not periodic; the published network for Darcy flow has 9 points for 85.
+    width: channels inside. modes: m of `FourierMultiplier`, one number or one per axis.
+    padding: the lifted field is extended by zeros at the end of each axis by this fraction of it,
+    for fields that are not periodic; the published network for Darcy flow has 9 points for 85.
 
     Relative to the paper: GELU, as in its public code since 2021, for ReLU; the matrices of the
     multiplier start at deviation (i + o)^-1/2 around 0, as in `neuralop`, instead of uniform in

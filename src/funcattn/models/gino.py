@@ -34,7 +34,7 @@ class GINO(FieldNetwork):
         h(x)   = sum over grid points y within the radius of x of kernel'(y, x) g(y)
         out    = head(h)                                                at the points
 
-    The grid has `latent` points an axis, over the box from `lower` to `upper`, ends included; the
+    The grid has `latent` points per axis, over the box from `lower` to `upper`, ends included; the
     box becomes the unit box, where the `radius` is measured. It takes any points (where they form a
     grid it does not matter), masks, and weights, with which the mean is a weighted one. Every point
     must have grid points within the radius, which the constructor makes sure of within the box.

@@ -145,7 +145,7 @@ class OperatorTransformer(FieldNetwork):
     space, inputs, outputs: dimension of space, channels of the input values (0: the geometry alone
         is the input) and of the output.
     width, layers: channels inside, number of blocks.
-    attention: called with the width once a layer; any layer with the call of `FunctionalAttention`.
+    attention: called once per layer with the width; a layer with the call of `FunctionalAttention`.
     share_basis: all layers use the basis modules of the first.
     mlp_ratio: hidden over outer width of the point-wise networks.
     encoding: a module that turns positions into features, with a `channels` attribute; default: the

@@ -94,7 +94,7 @@ class FourierBasis(nn.Module):
 
     Orthonormal over the box, so it goes with `projection="inner_product"`. modes: the largest wave
     number on each axis; g = product of (2 modes + 1). lower, upper: corners of the box, for all
-    axes or one number an axis.
+    axes or one number per axis.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class LatticeDistances(nn.Module):
     """The distances of each point to the nodes of a regular lattice over a box, ends included.
 
     per_axis: nodes on each axis, the first axis slowest. lower, upper: corners of the box, for all
-    axes or one number an axis; the unit box by default.
+    axes or one number per axis; the unit box by default.
     """
 
     def __init__(

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.nn.points import Points, check_grid, per_dimension
-from funcattn.ops.checks import check_point_weights
+from funcattn.nn.points import Points, per_dimension
 
 FeatureMap = Callable[[int, int], nn.Module]
 
@@ -41,7 +40,7 @@ class Pointwise(nn.Module):
 
 
 class Stencil(nn.Module):
-    """A 3-point-an-axis stencil of fixed physical width, whatever the spacing of the grid.
+    """A 3-point-per-axis stencil of fixed physical width, whatever the spacing of the grid.
 
     out(x) = bias + sum over offsets o in {-1, 0, 1}^s of W_o u(clamp(x + reach * o)), on the unit
     box with grid points at both ends of each axis. Between grid points u is interpolated linearly,
@@ -49,8 +48,8 @@ class Stencil(nn.Module):
     the results agree at the common points, boundary included, where `reach` is a multiple of the
     spacing of both; elsewhere they differ by the interpolation error, O(spacing^2).
 
-    reach: distance of the neighbours, as a fraction of the axis (or one number an axis). With
-    reach = 1/(N - 1) a grid of N points an axis sees the ordinary 3x3 convolution, with replicated
+    reach: distance of the neighbours, as a fraction of the axis (or one number per axis). With
+    reach = 1/(N - 1) a grid of N points per axis sees the ordinary 3x3 convolution, with replicated
     instead of zero padding.
     periodic: the box is a torus, with grid points at 0, 1/N, ..., 1 - 1/N of each axis; neighbours
     beyond an end are those at the other.
@@ -67,47 +66,16 @@ class Stencil(nn.Module):
     ) -> None:
         super().__init__()
         self.periodic = periodic
-        if dims not in CONVOLUTIONS:
-            raise ValueError(f"dims: expected 1, 2 or 3, got {dims}")
-        self.reach = per_dimension(reach, dims)
-        if not all(0 < r <= 1 for r in self.reach):
-            raise ValueError(f"reach: expected fractions of the axis in (0, 1], got {self.reach}")
+        self.reach = checked_reach(reach, dims)
         self.weight = nn.Parameter(torch.empty(outputs, inputs, *(3,) * dims))
         self.bias = nn.Parameter(torch.zeros(outputs))
         nn.init.trunc_normal_(self.weight, std=0.02)
 
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n k"]:
         """Apply the stencil on the grid of `points`; masked points count as 0."""
-        u = _on_grid(x, points, dims=len(self.reach))
-        assert points.grid is not None
-        steps = [
-            r * (length if self.periodic else length - 1)
-            for r, length in zip(self.reach, points.grid, strict=True)
-        ]
-        if all(abs(step - round(step)) < 1e-6 <= round(step) for step in steps):
-            out = self._dilated(u, [round(step) for step in steps])
-        else:
-            out = self._interpolated(u, steps)
+        u = points.on_grid(x, dims=len(self.reach))
+        out = stencil(u, self.weight, self.bias, reach=self.reach, periodic=self.periodic)
         return out.flatten(1, -2)  # (b, *grid, k) -> (b, n, k)
-
-    def _dilated(self, u: Float[Tensor, "b *grid c"], steps: list[int]) -> Tensor:
-        """Neighbours that fall on grid points: a dilated convolution, the fast case."""
-        padding = [step for step in reversed(steps) for _ in range(2)]
-        mode = "circular" if self.periodic else "replicate"
-        padded = F.pad(u.movedim(-1, 1), padding, mode=mode)
-        convolution = CONVOLUTIONS[len(steps)]
-        return convolution(padded, self.weight, self.bias, dilation=steps).movedim(1, -1)
-
-    def _interpolated(self, u: Float[Tensor, "b *grid c"], steps: list[float]) -> Tensor:
-        """Neighbours anywhere: shift by interpolation, offset by offset."""
-        out: Tensor = self.bias
-        offsets = itertools.product((-1, 0, 1), repeat=len(steps))
-        for offset, tap in zip(offsets, self.weight.flatten(2).unbind(-1), strict=True):
-            shifted = u
-            for axis, (o, step) in enumerate(zip(offset, steps, strict=True), start=1):
-                shifted = shifted_by(shifted, o * step, axis, periodic=self.periodic)
-            out = out + shifted @ tap.T
-        return out
 
 
 class GridConvolution(nn.Module):
@@ -123,18 +91,65 @@ class GridConvolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n k"]:
         """Convolve on the grid of `points`; masked points count as 0."""
-        u = _on_grid(x, points, dims=2)
+        u = points.on_grid(x, dims=2)
         return self.convolution(u.movedim(-1, 1)).movedim(1, -1).flatten(1, -2)
 
 
-def _on_grid(x: Tensor, points: Points, *, dims: int) -> Tensor:
-    """(b, n, c) -> (b, *grid, c), with 0 at masked points, so that no neighbour sees them."""
-    grid = check_grid(points.grid, x.shape[1], dims=dims)
-    check_point_weights(None, points.mask, x.shape[1])
-    return points.cleared(x).unflatten(1, grid)
+def checked_reach(reach: float | Sequence[float], dims: int) -> tuple[float, ...]:
+    """The reach of a stencil on each axis."""
+    if dims not in CONVOLUTIONS:
+        raise ValueError(f"dims: expected 1, 2 or 3, got {dims}")
+    each = per_dimension(reach, dims)
+    if not all(0 < r <= 1 for r in each):
+        raise ValueError(f"reach: expected fractions of the axis in (0, 1], got {each}")
+    return each
 
 
-def shifted_by(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:
+def stencil(
+    u: Float[Tensor, "b *grid c"],
+    weight: Float[Tensor, "k i *taps"],
+    bias: Float[Tensor, " k"] | None = None,
+    *,
+    reach: Sequence[float],
+    periodic: bool,
+) -> Float[Tensor, "b *grid k"]:
+    """The sum of `Stencil`: i = c for stencils that mix all channels, i = 1 for one per channel."""
+    steps = [
+        r * (length if periodic else length - 1)
+        for r, length in zip(reach, u.shape[1:-1], strict=True)
+    ]
+    if all(abs(step - round(step)) < 1e-6 <= round(step) for step in steps):
+        whole = [round(step) for step in steps]
+        return stencil_on_points(u, weight, bias, steps=whole, periodic=periodic)
+    return stencil_between_points(u, weight, bias, steps=steps, periodic=periodic)
+
+
+def stencil_between_points(
+    u: Tensor, weight: Tensor, bias: Tensor | None, *, steps: Sequence[float], periodic: bool
+) -> Tensor:
+    """Neighbours anywhere: shift by interpolation, offset by offset."""
+    out = u.new_zeros(()) if bias is None else bias
+    offsets = itertools.product((-1, 0, 1), repeat=len(steps))
+    for offset, tap in zip(offsets, weight.flatten(2).unbind(-1), strict=True):
+        shifted = u
+        for axis, (o, step) in enumerate(zip(offset, steps, strict=True), start=1):
+            shifted = _shifted_by(shifted, o * step, axis, periodic=periodic)
+        out = out + (shifted @ tap.T if tap.shape[1] == u.shape[-1] else shifted * tap[:, 0])
+    return out
+
+
+def stencil_on_points(
+    u: Tensor, weight: Tensor, bias: Tensor | None, *, steps: Sequence[int], periodic: bool
+) -> Tensor:
+    """Neighbours that fall on grid points: a dilated convolution, the fast case."""
+    padding = [step for step in reversed(steps) for _ in range(2)]
+    padded = F.pad(u.movedim(-1, 1), padding, mode="circular" if periodic else "replicate")
+    groups = u.shape[-1] // weight.shape[1]
+    convolution = CONVOLUTIONS[len(steps)]
+    return convolution(padded, weight, bias, dilation=list(steps), groups=groups).movedim(1, -1)
+
+
+def _shifted_by(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:
     """u at index + by along an axis: linear between grid points, beyond the ends as they say."""
     if by == 0:
         return u

@@ -8,6 +8,7 @@ from typing import TypedDict
 from torch import Tensor
 
 from funcattn.ops import Sided, both_sides, without_padding
+from funcattn.ops.checks import check_point_weights
 
 
 class PointArguments(TypedDict):
@@ -49,6 +50,15 @@ class Points:
     def cleared(self, field: Tensor) -> Tensor:
         """A field (b n k) with 0 at masked points."""
         return without_padding(field, self.mask)
+
+    def on_grid(self, field: Tensor, *, dims: int) -> Tensor:
+        """A field (b n k) as (b *grid k), with 0 at masked points, so that no neighbour sees them.
+
+        dims: axes that the grid must have.
+        """
+        grid = check_grid(self.grid, field.shape[1], dims=dims)
+        check_point_weights(None, self.mask, field.shape[1])
+        return self.cleared(field).unflatten(1, grid)
 
     def without_padding(self) -> "Points":
         """The same points with 0 for the positions and weights of masked ones."""

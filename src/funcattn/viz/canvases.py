@@ -293,7 +293,7 @@ def _grid_canvas(positions: Array, grid: tuple[int, int], most: int) -> Canvas:
     drawn = (rows[:, None] * second + columns).ravel()
     place = np.arange(len(drawn)).reshape(len(rows), len(columns))
     a, b, c, d = place[:-1, :-1], place[1:, :-1], place[1:, 1:], place[:-1, 1:]
-    cells = np.stack([a, b, c, a, c, d], axis=-1).reshape(-1, 3)  # two triangles a cell
+    cells = np.stack([a, b, c, a, c, d], axis=-1).reshape(-1, 3)  # two triangles per cell
     window, ratio, notes = _window(positions[finite])
     if stride > 1:
         notes += (f"{len(drawn):,} of {len(positions):,} points are drawn.",)

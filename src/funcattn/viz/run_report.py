@@ -47,12 +47,12 @@ class RunReport:
     larger_is_better: bool
     best_epoch: int
     test_metrics: Mapping[str, Sequence[float]]
-    """By name, one number a test sample."""
+    """By name, one number per test sample."""
     cases: Sequence[Case]
     bases: Mapping[str, Array]
     """By layer, from first to last: (g n) values at the positions of the first case."""
     conditions: Mapping[str, Sequence[float]]
-    """By layer: condition number of the matrix that is solved with, one an epoch."""
+    """By layer: condition number of the matrix that is solved with, one per epoch."""
     facts: Mapping[str, str]
     """Command, commit, machine, versions, when the test set was read."""
     first: Sequence[Section] = ()

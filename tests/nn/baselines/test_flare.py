@@ -86,7 +86,7 @@ def test_each_head_has_latents_of_its_own(made: Any, random: Any) -> None:
 
 class TestErrors:
     def test_there_is_a_latent(self) -> None:
-        with pytest.raises(ValueError, match="latents: expected at least 1 a head, got 0"):
+        with pytest.raises(ValueError, match="latents: expected at least 1 per head, got 0"):
             FlareAttention(8, latents=0)
 
     def test_depth_is_not_negative(self) -> None:

@@ -219,5 +219,5 @@ class TestErrors:
 
     @pytest.mark.parametrize("kind", TYPES)
     def test_a_norm_needs_two_channels(self, kind: str) -> None:
-        with pytest.raises(ValueError, match="width: expected at least 2 channels a head"):
+        with pytest.raises(ValueError, match="width: expected at least 2 channels per head"):
             TYPES[kind](4, heads=4)

@@ -76,7 +76,7 @@ class FlareAttention(Baseline):
     ) -> None:
         super().__init__(width, heads, dropout=dropout)
         if latents < 1:
-            raise ValueError(f"latents: expected at least 1 a head, got {latents}")
+            raise ValueError(f"latents: expected at least 1 per head, got {latents}")
         if depth < 0:
             raise ValueError(f"depth: expected 0 or more hidden layers, got {depth}")
         self.latents = nn.Parameter(torch.empty(heads, latents, width // heads))

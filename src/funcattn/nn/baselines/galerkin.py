@@ -90,8 +90,8 @@ class _WithoutSoftmax(QueriesKeysValues):
         channels = width // heads
         if channels < 2:
             raise ValueError(
-                f"width: expected at least 2 channels a head, as one channel is 0 after its norm, "
-                f"got width={width} for heads={heads}"
+                "width: expected at least 2 channels per head, as one channel is 0 after its "
+                f"norm, got width={width} for heads={heads}"
             )
         self.positions_dims = positions_dims
         self.norms = nn.ModuleDict({field: HeadNorm(heads, channels) for field in self.normed})

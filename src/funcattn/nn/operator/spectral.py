@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
-from funcattn.nn.points import Points, check_grid
+from funcattn.nn.points import Points
 from funcattn.ops.linalg import at_least_float32, full_precision
 
 Family = Literal["sine", "cosine", "fourier"]
@@ -233,7 +233,4 @@ def _waves_at(k: Tensor, points: int) -> Complex[Tensor, "n k"]:
 
 def on_grid(x: Float[Tensor, "b n c"], points: Points, *, dims: int) -> Float[Tensor, "b *grid c"]:
     """The field on its grid, 0 at masked points, in float32 at least."""
-    grid = check_grid(points.grid, x.shape[1], dims=dims)
-    if points.mask is not None:
-        x = x.masked_fill(~points.mask.unsqueeze(-1), 0)
-    return x.to(at_least_float32(x.dtype)).unflatten(1, grid)
+    return points.on_grid(x.to(at_least_float32(x.dtype)), dims=dims)
