@@ -1,3 +1,4 @@
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -41,12 +42,17 @@ def in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> "Store":
-    """Where all tests of a session keep the same few samples; those of Darcy are there already."""
+    """Where all tests of a session keep the same few samples; those of Darcy are there already.
+
+    The processes of a session share it: each set is made once, by whoever needs it first.
+    """
     # Not before the shape checks are in place.
     from funcattn.data import Store
     from funcattn.tasks.darcy import Darcy
 
-    store = Store(tmp_path_factory.getbasetemp() / "data")
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    store = Store(shared / "data")
     Darcy(Darcy.defaults("smoke", "modern")).splits(store)
     return store
 

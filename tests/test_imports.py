@@ -61,6 +61,11 @@ def test_solvers_come_without_torch() -> None:
     assert loaded(code, "torch", "lightning_fabric", "rich") == set()
 
 
+def test_workers_that_make_data_come_without_torch() -> None:
+    code = "import pickle; from funcattn.data.store import _make_one; pickle.dumps(_make_one)"
+    assert loaded(code, "torch", "h5py", "lightning_fabric", "rich") == set()
+
+
 def test_solvers_are_loaded_when_they_are_used() -> None:
     code = "from funcattn.pde import darcy"
     assert loaded(code, "scipy", "funcattn.pde.darcy") == set()

@@ -8,8 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 
 def cpu_seconds() -> float:
     """CPU time of this process and of the programs that it ran to their end."""
@@ -19,6 +17,8 @@ def cpu_seconds() -> float:
 
 def facts() -> dict[str, Any]:
     """What is recorded beside everything that is computed."""
+    import torch  # only here: workers that make data do without
+
     return {
         "commit": commit(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
