@@ -17,21 +17,8 @@ Preset = Literal["paper", "modern"]
 
 _LARGEST = 2**20
 """No number of a network's settings is larger."""
-_DEEPEST = 256
+DEEPEST = 256
 """Nor are there more layers, or repetitions within one."""
-_MAY_BE_ZERO = ("depth", "mlp_ratio", "dropout", "reach", "ridge")
-
-
-def _check_bounds(name: str, value: object) -> None:
-    """Refuse a number that no network can be built with; values of other kinds are left alone."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    least = 1 if isinstance(value, int) and name not in _MAY_BE_ZERO else 0
-    most = _DEEPEST if name in ("layers", "depth", "iterations", "mlp_ratio") else _LARGEST
-    if name == "dropout":
-        most = 1
-    if not least <= value <= most:
-        raise ValueError(f"{name}: expected a number from {least} to {most}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -41,12 +28,27 @@ class NetworkSettings:
     The classes that stand here are those which tasks speak of: the paper's own networks.
     """
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "layers": (1, DEEPEST),
+        "mlp_ratio": (0, DEEPEST),
+    }
+    """Least and most of some settings, with those of the classes that this one is made from. Other
+    whole numbers go from 1, other real ones from 0, to a million."""
+
     def __post_init__(self) -> None:
-        # Networks add what they need; these are bounds that no network goes beyond.
+        declared = [vars(kind).get("bounds", {}) for kind in reversed(type(self).__mro__)]
+        bounds = {name: pair for each in declared for name, pair in each.items()}
         for f in fields(self):
+            whole = int in (f.type, *get_args(f.type))
+            least, most = bounds.get(f.name, (1 if whole else 0, _LARGEST))
             value = getattr(self, f.name)
             for number in value if isinstance(value, tuple) else (value,):
-                _check_bounds(f.name, number)
+                if isinstance(number, bool) or not isinstance(number, int | float):
+                    continue
+                if not least <= number <= most:
+                    raise ValueError(
+                        f"{f.name}: expected a number from {least} to {most}, got {number}"
+                    )
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class TransformerSettings(NetworkSettings):
     checkpoint: bool = False
     """Blocks are computed again for the gradient instead of kept: less memory, one forward pass
     more."""
+
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"dropout": (0, 1)}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -304,6 +304,22 @@ def test_settings_of_a_network_are_its_own_where_it_has_some(model: str) -> None
             assert all(getattr(found, name) == getattr(task, name) for name in names)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_numbers_that_no_network_can_be_built_with_are_refused(model: str) -> None:
+    forms = [form for form in (MODELS[model].fields, MODELS[model].observations) if form]
+    for kind in {form.settings for form in forms}:
+        numbers = [f for f in dataclass_fields(kind) if type(f.default) in (int, float)]
+        assert numbers
+        for f in numbers:
+            least = 1 if f.type is int and f.name != "depth" else 0
+            deep = f.name in ("layers", "depth", "iterations", "mlp_ratio")
+            most = 1 if f.name == "dropout" else 256 if deep else 2**20
+            for value in map(type(f.default), (least - 1, most + 1)):
+                said = f"{f.name}: expected a number from {least} to {most}, got {value}"
+                with pytest.raises(ValueError, match=said):
+                    kind(**{f.name: value})
+
+
 def test_published_settings_are_those_of_the_papers() -> None:
     def published(model: str, task: str) -> NetworkSettings:
         return MODELS[model].settings(

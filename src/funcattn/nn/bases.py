@@ -26,8 +26,8 @@ class LearnedBasis(nn.Module):
     """Phi = softmax over g of scores(features(x)) / temperature: a learned partition of unity.
 
     As the temperature goes to 0, the functions become the indicators of a partition. The scores are
-    one linear map d -> g for all heads, orthogonal at the start; the temperature is learned, one a
-    head, and kept within `bounds` (None: not bounded).
+    one linear map d -> g for all heads, orthogonal at the start; each head learns a temperature,
+    which is kept within `bounds` (None: not bounded).
     """
 
     def __init__(

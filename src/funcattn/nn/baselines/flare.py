@@ -5,6 +5,7 @@ Puri, Joglekar, Ferguson, Chen, Zhang and Kara, FLARE: Fast Low-rank Attention R
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from funcattn.nn.baselines.base import Baseline, measure
 from funcattn.nn.bases import split_heads
 from funcattn.nn.feature_maps import FeatureMap, Pointwise, linear
 from funcattn.nn.points import Points
-from funcattn.settings import SizedAttentionSettings
+from funcattn.settings import DEEPEST, SizedAttentionSettings
 
 
 def routed(
@@ -119,6 +120,8 @@ class FlareSettings(SizedAttentionSettings):
 
     depth: int = 3
     """Hidden layers of the networks that make keys and values."""
+
+    bounds: ClassVar = {"depth": (0, DEEPEST)}
 
 
 ATTENTIONS.register(

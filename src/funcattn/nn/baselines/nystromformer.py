@@ -4,6 +4,7 @@ Xiong et al., Nyströmformer: A Nyström-Based Algorithm for Approximating Self-
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from funcattn.nn.feature_maps import FeatureMap, Pointwise
 from funcattn.nn.points import Points
 from funcattn.ops import without_padding
 from funcattn.ops.linalg import at_least_float32, full_precision, identity_like
-from funcattn.settings import SizedAttentionSettings
+from funcattn.settings import DEEPEST, SizedAttentionSettings
 
 
 def nystrom_attention(
@@ -217,6 +218,8 @@ class NystromSettings(SizedAttentionSettings):
 
     iterations: int = 6
     """Steps towards the pseudo-inverse."""
+
+    bounds: ClassVar = {"iterations": (1, DEEPEST)}
 
 
 ATTENTIONS.register(

@@ -5,6 +5,7 @@ Attention, ICML 2021.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from funcattn.nn.baselines.base import QueriesKeysValues, measure
 from funcattn.nn.bases import split_heads
 from funcattn.nn.feature_maps import FeatureMap, Pointwise, linear
 from funcattn.nn.points import Points
-from funcattn.settings import SizedAttentionSettings
+from funcattn.settings import DEEPEST, SizedAttentionSettings
 
 
 class PerceiverAttention(QueriesKeysValues):
@@ -119,6 +120,8 @@ class PerceiverSettings(SizedAttentionSettings):
 
     depth: int = 0
     """Layers between the latents."""
+
+    bounds: ClassVar = {"depth": (0, DEEPEST)}
 
 
 ATTENTIONS.register(
