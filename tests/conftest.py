@@ -1,7 +1,9 @@
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +89,35 @@ def until() -> Callable[..., None]:
 def patience() -> float:
     """For calls that take a time limit: one that only a hang can reach."""
     return PATIENCE
+
+
+@pytest.fixture
+def started() -> "Iterator[list[subprocess.Popen[Any]]]":
+    """Processes that a test starts, each with a group of its own, which is gone after the test."""
+    processes: list[subprocess.Popen[Any]] = []
+    yield processes
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def group_is_gone(group: int) -> bool:
+    """Whether no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.fixture(scope="session")
+def is_gone() -> Callable[[int], bool]:
+    """`is_gone(process.pid)`: see `group_is_gone`."""
+    return group_is_gone
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,17 +57,6 @@ PORTABLE = LEASHED.replace(
 )
 
 
-@pytest.fixture
-def group() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that a test starts, each with a group of its own, which is gone after the test."""
-    started: list[subprocess.Popen[bytes]] = []
-    yield started
-    for process in started:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -86,7 +74,7 @@ def alive(pid: int) -> bool:
 )
 def test_children_are_gone_when_their_parent_is(
     tmp_path: Path,
-    group: list[subprocess.Popen[bytes]],
+    started: list[subprocess.Popen[bytes]],
     until: Until,
     script: str,
     children: int,
@@ -96,7 +84,7 @@ def test_children_are_gone_when_their_parent_is(
     parent = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py"), str(tmp_path)], start_new_session=True
     )
-    group.append(parent)
+    started.append(parent)
     until(lambda: len([*tmp_path.glob("pid-*")]) == children, parent)
     pids = [int(path.name.partition("-")[2]) for path in tmp_path.glob("pid-*")]
     assert all(alive(pid) for pid in pids)

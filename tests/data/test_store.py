@@ -7,9 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -356,17 +355,6 @@ def script(tmp_path: Path) -> list[str]:
     path = tmp_path / "slow.py"
     path.write_text(SLOW)
     return [sys.executable, str(path)]
-
-
-@pytest.fixture
-def started() -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes with groups of their own, which are gone after the test."""
-    children: list[subprocess.Popen[str]] = []
-    yield children
-    for child in children:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
 
 
 def test_killed_again_and_again_it_makes_the_same_set(

@@ -5,8 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from funcattn.training.settings import saved_settings
 ROOT = Path(__file__).parents[2]
 Start = Callable[[str], subprocess.Popen[str]]
 Until = Callable[..., None]
+Gone = Callable[[int], bool]
 
 TINY = RunSettings(
     task="darcy",
@@ -85,9 +85,8 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def demo(tmp_path: Path, until: Until) -> Iterator[Start]:
+def demo(tmp_path: Path, started: list[subprocess.Popen[str]], until: Until) -> Start:
     """Starts the demo, and waits until it makes data or trains; nothing of it outlives the test."""
-    started: list[subprocess.Popen[str]] = []
 
     def start(moment: str) -> subprocess.Popen[str]:
         script = tmp_path / "demo.py"
@@ -109,27 +108,12 @@ def demo(tmp_path: Path, until: Until) -> Iterator[Start]:
         until(lambda: list(folder.glob(seen)), process)
         return process
 
-    yield start
-    for process in started:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def is_gone(group: int) -> bool:
-    """Whether no process of a group is left."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
+    return start
 
 
 @pytest.mark.parametrize("moment", ["making data", "training"])
 def test_an_interrupt_stops_everything_and_breaks_nothing(
-    tmp_path: Path, demo: Start, until: Until, moment: str
+    tmp_path: Path, demo: Start, until: Until, is_gone: Gone, moment: str
 ) -> None:
     process = demo(moment)
     os.killpg(process.pid, signal.SIGINT)
@@ -142,7 +126,9 @@ def test_an_interrupt_stops_everything_and_breaks_nothing(
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "kill -9"])
-def test_no_worker_outlives_the_demo(demo: Start, until: Until, end: signal.Signals) -> None:
+def test_no_worker_outlives_the_demo(
+    demo: Start, until: Until, is_gone: Gone, end: signal.Signals
+) -> None:
     process = demo("training")
     process.send_signal(end)
     process.wait()

@@ -6,8 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from funcattn.training.loop import best_checkpoint
 from funcattn.training.run import train
 
 Until = Callable[..., None]
+Gone = Callable[[int], bool]
 
 SCRIPT = """
 import os, torch
@@ -73,28 +73,6 @@ def pair(
     )
 
 
-@pytest.fixture
-def started() -> Iterator[list[subprocess.Popen[str]]]:
-    """What a failing test leaves running is ended."""
-    processes: list[subprocess.Popen[str]] = []
-    yield processes
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def is_gone(group: int) -> bool:
-    """Whether no process of a group is left."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 def steps_done(folder: Path) -> int:
     """The step of the newest checkpoint."""
     steps = [int(path.name.split("-")[1]) for path in folder.glob("checkpoints/step-*")]
@@ -134,7 +112,7 @@ def check_close(folder: Path, other: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until, is_gone: Gone
 ) -> None:
     both, one = tmp_path / "both", tmp_path / "one"
     process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(both))
@@ -155,7 +133,7 @@ def test_a_signal_to_one_process_stops_both_and_one_goes_on_from_there(
 
 
 def test_the_second_process_does_not_outlive_the_first(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until, is_gone: Gone
 ) -> None:
     process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(tmp_path / "both"))
     started.append(process)
@@ -168,7 +146,7 @@ def test_the_second_process_does_not_outlive_the_first(
 @pytest.mark.full
 @pytest.mark.usefixtures("quick")
 def test_two_processes_come_to_the_numbers_of_one(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until, is_gone: Gone
 ) -> None:
     process = pair(tmp_path, store, "twice", SETTINGS, "--out", str(tmp_path / "both"))
     started.append(process)
@@ -183,7 +161,7 @@ def test_two_processes_come_to_the_numbers_of_one(
 
 
 def test_a_bad_loss_in_one_process_ends_both(
-    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until, is_gone: Gone
 ) -> None:
     settings = {"data": {"train": 11, "validation": 5, "test": 4}, "optimisation": {"epochs": 1}}
     process = pair(tmp_path, store, "lost", settings, "--out", str(tmp_path / "run"))

@@ -13,19 +13,20 @@ if TYPE_CHECKING:
         public_positions,
         trapezoid_weights,
     )
-    from funcattn.data.samples import Batch, Sample, collate
+    from funcattn.data.samples import Batch, LazySamples, Sample, collate
     from funcattn.data.store import Recipe, Store, StoredSet, StoreError
     from funcattn.data.workers import worker_pool
 
 _HOMES = {
     "grids": ("StackedSamples", "grid_positions", "public_positions", "trapezoid_weights"),
-    "samples": ("Batch", "Sample", "collate"),
+    "samples": ("Batch", "LazySamples", "Sample", "collate"),
     "store": ("Recipe", "Store", "StoreError", "StoredSet"),
     "workers": ("worker_pool",),
 }
 
 __all__ = [
     "Batch",
+    "LazySamples",
     "Recipe",
     "Sample",
     "StackedSamples",

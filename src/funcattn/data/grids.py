@@ -6,14 +6,14 @@ Both ends of every axis are grid points; of a periodic axis, which is a circle, 
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from funcattn.data.samples import Sample
+from funcattn.data.samples import LazySamples, Sample
 
 
 def grid_positions(grid: Sequence[int], *, periodic: bool = False) -> Float[Tensor, "n s"]:
@@ -68,7 +68,7 @@ def trapezoid_weights(grid: Sequence[int], *, periodic: bool = False) -> Float[T
     return product.reshape(math.prod(grid))
 
 
-class StackedSamples(Sequence[Sample]):
+class StackedSamples(LazySamples):
     """Samples of one size, from stacked fields.
 
     targets (samples *grid *o), and inputs (samples *grid i) where the task has some; positions
@@ -91,13 +91,8 @@ class StackedSamples(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.targets)
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def sample(self, index: int) -> Sample:
+        """The one at an index."""
         return Sample(
             positions=self.positions if self.positions.ndim == 2 else self.positions[index],
             values=None if self.inputs is None else self._points(self.inputs[index]),

@@ -7,9 +7,10 @@ Axes: b sample of the batch, n point, s space dimension, i input channel, o outp
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, overload
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -49,6 +50,23 @@ class Sample:
                 f"grid: expected axis lengths whose product is the number of positions, {points}, "
                 f"got {self.grid}"
             )
+
+
+class LazySamples(Sequence[Sample], ABC):
+    """Samples that are made, or read, when they are asked for."""
+
+    @abstractmethod
+    def sample(self, index: int) -> Sample:
+        """The one at an index."""
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self.sample(i) for i in range(*index.indices(len(self)))]
+        return self.sample(index)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, overload
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from funcattn.data import Batch, Sample, Store, collate
+from funcattn.data import Batch, LazySamples, Sample, Store, collate
 from funcattn.problem import Field, Problem
 from funcattn.settings import (
     DataSettings,
@@ -67,7 +67,7 @@ class FewShotData(DataSettings):
             raise ValueError(f"seed: expected a number that is not negative, got {self.seed}")
 
 
-class Sinusoids(Sequence[Sample]):
+class Sinusoids(LazySamples):
     """A stream of samples; the one at an index depends on the seed, the stream and the index."""
 
     def __init__(
@@ -79,13 +79,8 @@ class Sinusoids(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def sample(self, index: int) -> Sample:
+        """The one at an index."""
         mixed = np.random.SeedSequence((self.seed, self.stream, self.indices[index]))
         random = torch.Generator().manual_seed(int(mixed.generate_state(1)[0]))
         return sinusoid(random, self.observations, self.queries)

@@ -85,9 +85,7 @@ class PartitionAttention(nn.Module):
         counted = basis
         if points.weights is not None:
             counted = counted * points.weights.unsqueeze(-1).to(basis.dtype)
-        if points.mask is not None:
-            counted = counted.masked_fill(~points.mask.unsqueeze(-1), 0)
-            field = field.masked_fill(~points.mask.unsqueeze(-1), 0)
+        counted, field = points.cleared(counted), points.cleared(field)
         mass = counted.sum(1)  # (b, g)
         # The masses sum to the total weight.
         least = _LEAST_MASS * mass.detach().sum(-1, keepdim=True)
