@@ -111,6 +111,8 @@ def misfit(value: Any, shape: Any, name: str = "it") -> str:
         faults = (misfit(each, shape[0], below(place)) for place, each in enumerate(value))
         return next((fault for fault in faults if fault), "")
     if type(value) in ((int, float) if shape is float else (shape,)):
+        if type(value) is int and abs(value) >= 2**63:
+            return f"expected numbers below 2**63, got a larger one as {name}"
         return ""
     words = {float: "a number", int: "a whole number", str: "a text"}
     return f"expected {words.get(shape, shape.__name__)} as {name}, got {type(value).__name__}"

@@ -22,6 +22,7 @@ import torch
 
 from funcattn.data import Store
 from funcattn.data.cases import Case
+from funcattn.errors import FuncattnError
 from funcattn.fitting.fitted import MESH, FittedSurrogate, OutsideTrainingWarning, Owner
 from funcattn.fitting.kinds import Handed, handed
 from funcattn.fitting.packing import temporary_folder, unpack
@@ -33,7 +34,8 @@ from funcattn.tasks.own_data import describe
 from funcattn.tasks.own_samples import split_of, splits_of
 from funcattn.tasks.splitting import PARTS
 from funcattn.training.run import Run, train
-from funcattn.training.signed import signed_file, write_signed
+from funcattn.training.setup import RunError
+from funcattn.training.signed import check_list, signed_file, write_signed
 
 if TYPE_CHECKING:
     from funcattn.serve import Predictor
@@ -301,11 +303,20 @@ class Surrogate(FittedSurrogate):
         It predicts without the data. accept_edited: as in `funcattn.load`.
         """
         run = Run(folder, accept_edited=accept_edited)
-        if Path(folder).suffix == ".zip":
-            owner = vars(run)["owner"] = Owner()
-            inside = temporary_folder(owner)
-            unpack(Path(folder), inside)
-            run.folder = inside
+        if Path(folder).suffix != ".zip":
+            return cls._loaded(run, folder)
+        owner = vars(run)["owner"] = Owner()
+        run.folder = temporary_folder(owner)
+        try:
+            unpack(Path(folder), run.folder)
+            if not accept_edited:
+                check_list(run.folder)
+            return cls._loaded(run, folder)
+        except (FuncattnError, ValueError) as error:  # about the file, not where it was unpacked
+            raise RunError(str(error).replace(str(run.folder), str(folder))) from error
+
+    @classmethod
+    def _loaded(cls, run: Run, folder: str | Path) -> "Surrogate":
         settings = run.settings
         if not isinstance(settings.data, OwnData):
             raise ValueError(

@@ -56,6 +56,16 @@ def check_signed(path: Path) -> None:
         )
 
 
+def check_list(folder: Path) -> None:
+    """Refuse a folder in which a file of the list is missing, or not as it was written."""
+    for name in _listed(folder):
+        if not (folder / name).is_file():
+            raise RunError(
+                f"{folder}: expected {name}, as its {LIST} says, got no such file; bring it back"
+            )
+        check_signed(folder / name)
+
+
 def _listed(folder: Path) -> dict[str, str]:
     path = folder / LIST
     listed: dict[str, str] = read_json(path, {...: str}) if path.exists() else {}
