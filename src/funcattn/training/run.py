@@ -101,7 +101,10 @@ class Run:
     @cached_property
     def task(self) -> Task:
         """What the run learns."""
-        return TASKS[self.settings.task](self.settings)
+        try:
+            return TASKS[self.settings.task](self.settings)
+        except ValueError as error:
+            raise RunError(f"{self.folder / 'settings.json'}: {error}") from error
 
     @cached_property
     def network(self) -> NormalisedNetwork:
