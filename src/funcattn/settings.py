@@ -278,7 +278,10 @@ def changed(settings: Any, changes: Mapping[str, Any], where: str = "settings") 
             values[name] = changed(old, value, f"{where}.{name}")
         else:
             values[name] = _checked(value, hints[name], f"{where}.{name}")
-    return replace(settings, **values)
+    try:
+        return replace(settings, **values)
+    except ValueError as error:
+        raise ValueError(f"{where}.{error}") from error
 
 
 _OVERFLOWS = 2.0**127

@@ -22,7 +22,7 @@ import torch
 
 from funcattn.data import Store
 from funcattn.data.cases import Case
-from funcattn.files import write_text
+from funcattn.errors import FuncattnError
 from funcattn.fitting.fitted import MESH, FittedSurrogate, OutsideTrainingWarning, Owner
 from funcattn.fitting.kinds import Handed, handed
 from funcattn.fitting.packing import temporary_folder, unpack
@@ -34,6 +34,8 @@ from funcattn.tasks.own_data import describe
 from funcattn.tasks.own_samples import split_of, splits_of
 from funcattn.tasks.splitting import PARTS
 from funcattn.training.run import Run, train
+from funcattn.training.setup import RunError
+from funcattn.training.signed import check_list, signed_file, write_signed
 
 if TYPE_CHECKING:
     from funcattn.serve import Predictor
@@ -232,7 +234,7 @@ class Surrogate(FittedSurrogate):
             "cases": {part: [got.cases[i].name for i in places[part]] for part in PARTS},
             "deviations": dict(task.deviations) if not own.classes else {},
         }
-        write_text(folder / NOTE, json.dumps(note, indent=1) + "\n")
+        write_signed(folder / NOTE, json.dumps(note, indent=1) + "\n")
         self._keep_mesh(folder, got)
         self._adopt(run, task)
         if self.yardsticks:
@@ -291,20 +293,30 @@ class Surrogate(FittedSurrogate):
         for place in range(1, len(got.cases)):
             if not np.array_equal(got.cases[place].positions, first.positions):
                 return
-        np.save(folder / MESH, first.positions)
+        with signed_file(folder / MESH) as aside:
+            np.save(aside, first.positions)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Surrogate":
+    def load(cls, folder: str | Path, *, accept_edited: bool = False) -> "Surrogate":
         """A surrogate from the folder of its run, or from the file of `funcattn pack`.
 
-        It predicts without the data.
+        It predicts without the data. accept_edited: as in `funcattn.load`.
         """
-        run = Run(folder)
-        if Path(folder).suffix == ".zip":
-            owner = vars(run)["owner"] = Owner()
-            inside = temporary_folder(owner)
-            unpack(Path(folder), inside)
-            run.folder = inside
+        run = Run(folder, accept_edited=accept_edited)
+        if Path(folder).suffix != ".zip":
+            return cls._loaded(run, folder)
+        owner = vars(run)["owner"] = Owner()
+        run.folder = temporary_folder(owner)
+        try:
+            unpack(Path(folder), run.folder)
+            if not accept_edited:
+                check_list(run.folder)
+            return cls._loaded(run, folder)
+        except (FuncattnError, ValueError) as error:  # about the file, not where it was unpacked
+            raise RunError(str(error).replace(str(run.folder), str(folder))) from error
+
+    @classmethod
+    def _loaded(cls, run: Run, folder: str | Path) -> "Surrogate":
         settings = run.settings
         if not isinstance(settings.data, OwnData):
             raise ValueError(
@@ -342,16 +354,16 @@ def load(
 
     A run on own data is a `Surrogate`, a benchmark's a `funcattn.serve.Predictor`.
 
-    device: where it computes; auto, cpu, cuda, cuda:1, mps. accept_edited: settings.json is taken
-    as it is, though it was changed after training.
+    device: where it computes; auto, cpu, cuda, cuda:1, mps. accept_edited: files
+    of the run are taken as they are, though they were changed after training.
     """
     from funcattn.serve import load as load_benchmark
 
     if not isinstance(run, Run):
         path = Path(run)
         if path.suffix == ".zip":
-            return Surrogate.load(path)
+            return Surrogate.load(path, accept_edited=accept_edited)
         run = Run(path, accept_edited=accept_edited)
     if isinstance(run.settings.data, OwnData):
-        return Surrogate.load(run.folder)
+        return Surrogate.load(run.folder, accept_edited=run.accept_edited)
     return load_benchmark(run, device, accept_edited=accept_edited)

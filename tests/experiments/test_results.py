@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from funcattn import files
+from funcattn.documents import sealed
 from funcattn.experiments.engine.fingerprints import Fingerprint, fingerprint_of, stored
 from funcattn.experiments.engine.results import Results, append_line, read_lines
 from funcattn.experiments.engine.trial import Trial
@@ -70,7 +71,7 @@ def test_a_setting_that_came_later_had_its_default(made: Any) -> None:
     path = made.folder / "darcy.jsonl"
     line = json.loads(path.read_text())
     assert line["settings"]["network"].pop("mlp_ratio") == 1.0
-    path.write_text(json.dumps(line | {"identity": "of that time"}) + "\n")
+    path.write_text(sealed(line | {"identity": "of that time"}) + "\n")
     results = Results(made.folder)
     assert results.find(TRIAL, "cpu") is not None
     assert results.find(replace(TRIAL, changes={"network": {"mlp_ratio": 2.0}}), "cpu") is None
@@ -92,14 +93,20 @@ def test_a_kill_while_writing_leaves_the_old_lines(
             append_line(path, {"second": 2})
     assert path.read_bytes() == before
     append_line(path, {"second": 2})
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [
-        {"first": 1},
-        {"second": 2},
-    ]
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line.keys() - {"sha256"} for line in kept] == [{"first"}, {"second"}]
+
+
+def test_a_number_that_was_changed_is_noticed(made: Any) -> None:
+    made.add(TRIAL, {"test": {"relative_l2": 0.25}})
+    path = made.folder / "darcy.jsonl"
+    path.write_text(path.read_text().replace("0.25", "0.26"))
+    with pytest.raises(ValueError, match=r"line 1: expected the line as it was written, got"):
+        Results(made.folder)
 
 
 @pytest.mark.parametrize("text", ["{", '{"identity": "a"}', "[1]"])
 def test_a_line_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "darcy.jsonl").write_text(text + "\n")
-    with pytest.raises(ValueError, match=r"darcy\.jsonl, line 1: expected the result of a run"):
+    with pytest.raises(ValueError, match=r"darcy\.jsonl, line 1: expected .* got .*; remove the"):
         Results(tmp_path)

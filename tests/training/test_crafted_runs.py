@@ -257,9 +257,13 @@ def test_folders_with_other_names_are_no_checkpoints(run: Path, store: Store) ->
 @pytest.mark.parametrize("content", ["[" * 100_000, "nonsense", "[]"])
 def test_records_and_histories_that_are_none_are_refused(run: Path, content: str) -> None:
     (run / "record.json").write_text(content)
-    with pytest.raises(RunError, match=r"record\.json: expected .* got"):
+    (run / "metrics.jsonl").write_text(content)
+    crafted, damaged = Run(run, accept_edited=True), r"expected the file as it was written, got"
+    with pytest.raises(RunError, match=r"record\.json: expected JSON|names with values"):
+        _ = crafted.record
+    with pytest.raises(RunError, match=r"metrics\.jsonl, line 1: expected .* got"):
+        _ = crafted.history
+    with pytest.raises(RunError, match=rf"record\.json: {damaged}"):
         _ = Run(run).record
-    if content != "[]":
-        (run / "metrics.jsonl").write_text(content)
-        with pytest.raises(RunError, match=r"metrics\.jsonl: expected .* got"):
-            _ = Run(run).history
+    with pytest.raises(RunError, match=rf"metrics\.jsonl: {damaged}"):
+        _ = Run(run).history

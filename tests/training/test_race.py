@@ -196,6 +196,13 @@ def test_a_race_without_time_or_entrants_is_refused(store: Store, tmp_path: Path
         raced(store, tmp_path)
 
 
+def test_a_number_that_was_changed_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    Records(path).piece({"n": 1}, lambda: {"value": 0.25})
+    path.write_text(path.read_text().replace("0.25", "0.26") + "[1]\n" + "[" * 100_000 + "\n")
+    assert Records(path).piece({"n": 1}, lambda: {"value": 0.25})["value"] == 0.25
+
+
 def test_a_line_that_was_cut_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     Records(path).piece({"n": 1}, lambda: {"value": 1})

@@ -16,6 +16,7 @@ import torch
 from funcattn import bench, models, nn, ops
 from funcattn.bench.candidates import CANDIDATES, Part, Shape
 from funcattn.bench.measure import Job, Say
+from funcattn.documents import read_json
 from funcattn.files import write_text
 from funcattn.processes import leashed
 from funcattn.provenance import facts
@@ -202,6 +203,10 @@ def in_a_child(
     return dict(found)
 
 
+MEASUREMENTS = {"measurements": {...: {"threads": int}}}
+"""The shape of the file."""
+
+
 class Measurements:
     """The measurements in a JSON file, by their keys."""
 
@@ -209,7 +214,7 @@ class Measurements:
         self.path = path
         self.records: dict[str, dict[str, Any]] = {}
         if path.exists():
-            self.records = json.loads(path.read_text())["measurements"]
+            self.records = read_json(path, MEASUREMENTS)["measurements"]
 
     def has(self, key: str, version: str) -> bool:
         """Whether that was measured with this version of the code."""

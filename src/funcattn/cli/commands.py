@@ -117,7 +117,7 @@ class Evaluate:
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1, mps."""
     accept_edited: bool = False
-    """Take the run's settings.json as it is, though it was changed after training."""
+    """Take the files of the run as they are, though they were changed after training."""
     cache: Path = CACHE
 
 
@@ -188,6 +188,8 @@ class Report:
     run_folder: File
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The HTML file; default: report.html in the folder."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
     cache: Path = CACHE
 
 
@@ -230,7 +232,7 @@ class Predict:
     set: tuple[str, ...] = ()
     """Own data: parameters of all cases, such as angle=3 speed=2."""
     accept_edited: bool = False
-    """Take the run's settings.json as it is, though it was changed after training."""
+    """Take the files of the run as they are, though they were changed after training."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,8 @@ class Info:
     """A task's name or a run's folder."""
     profile: Profile = "cpu"
     preset: Preset = "modern"
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
     cache: Path = CACHE
 
 
@@ -360,6 +364,8 @@ class Export:
     weights: bool = False
     """The file takes the points' `weights` (b n) too; always where the network was trained with
     them."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
 
 
 @dataclass(frozen=True)

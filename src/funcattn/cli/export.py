@@ -22,7 +22,7 @@ class Export(commands.Export):
         """Translate with a sign of life, as it takes a while."""
         refuse(rest)
         check_output(self.output)
-        predictor = load(self.run_folder)
+        predictor = load(self.run_folder, accept_edited=self.accept_edited)
         weights = self.weights or predictor.task.weighted
         example = _example(predictor, mask=self.mask, weights=weights)
         with console.status(f"{self.output}: translating, and comparing with the network"):

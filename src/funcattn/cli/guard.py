@@ -57,7 +57,7 @@ def one_line_errors(main: Callable[[], None]) -> Callable[[], None]:
             _complain(_missing(error))
             sys.exit(1)
         except Exception as error:
-            _complain(str(error) if _speaks_for_itself(error) else _reported(error))
+            _complain(str(error) if speaks_for_itself(error) else _reported(error))
             sys.exit(1)
 
     return guarded
@@ -78,7 +78,7 @@ def _missing(error: ModuleNotFoundError) -> str:
     return f"this needs {name}, which is not installed: pip install 'funcattn[{extra}]'"
 
 
-def _speaks_for_itself(error: Exception) -> bool:
+def speaks_for_itself(error: Exception) -> bool:
     """Whether the message was written for users: ours, or of the file system."""
     if isinstance(error, FuncattnError | OSError):
         return True

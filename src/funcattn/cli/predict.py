@@ -57,7 +57,7 @@ class Predict(commands.Predict):
         from funcattn.fitting.predicting import predict_files, settings_of
         from funcattn.surrogate import Surrogate
 
-        surrogate = Surrogate.load(self.run_folder)
+        surrogate = Surrogate.load(self.run_folder, accept_edited=self.accept_edited)
         for path in predict_files(
             surrogate,
             self.input,

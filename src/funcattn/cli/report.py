@@ -21,10 +21,11 @@ class Report(commands.Report):
     def run(self, rest: list[str], console: Console) -> None:
         """Write it, and say where."""
         refuse(rest)
-        run = Run(self.run_folder)
+        run = Run(self.run_folder, accept_edited=self.accept_edited)
         path = self.output or run.report
         if isinstance(run.settings.data, OwnData):
-            path = Surrogate.load(self.run_folder).report(path)
+            surrogate = Surrogate.load(self.run_folder, accept_edited=self.accept_edited)
+            path = surrogate.report(path)
         else:
             write_run_report(path, describe_run(run, Store(self.cache)))
         console.print(f"report: {path}", markup=False, soft_wrap=True)

@@ -11,6 +11,7 @@ import tyro
 
 from funcattn.cli.terminal import UsageError, command_line
 from funcattn.data import Store
+from funcattn.data.foreign import read_text
 from funcattn.registry import did_you_mean
 from funcattn.settings import Preset, Profile, RunSettings, changed
 from funcattn.training.settings import default_settings, from_file
@@ -51,10 +52,10 @@ def read_changes(config: Path | None) -> Any:
     """What a file of settings says, as names and values."""
     if config is None:
         return {}
-    text = config.read_text()
+    text = read_text(config)
     try:
         return json.loads(text) if config.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = "JSON" if config.suffix == ".json" else "TOML"
         raise ValueError(f"{config}: expected settings as {kind}, got {error}") from error
 

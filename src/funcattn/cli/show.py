@@ -100,7 +100,7 @@ class Info(commands.Info):
 
     def _run_folder(self, rest: list[str], console: Console) -> None:
         refuse(rest)
-        run = Run(self.what)
+        run = Run(self.what, accept_edited=self.accept_edited)
         if not run.folder.exists():
             raise ValueError(
                 f"{self.what}: expected the folder of a run, or a task: one of {', '.join(TASKS)}"

@@ -6,8 +6,8 @@ Whatever a library raises on damaged bytes becomes a `FileError`, which names th
 expected, what came, and what to do. Formats whose libraries may end the whole process are read in a
 process of their own; see `funcattn.data.sandbox`.
 
-HDF5 files that we write carry a checksum per chunk and a digest per array, and both are checked
-when they are read. Archives of numpy (.npz) carry a checksum per array by nature.
+HDF5 files that we write carry a checksum per chunk, a digest per array and one of the whole file,
+which are checked when they are read. Archives of numpy (.npz) carry a checksum per array by nature.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from funcattn.arrays import Array
+from funcattn.data.sealed import check_seal, seal
 from funcattn.files import whole_file
 
 if TYPE_CHECKING:
@@ -92,10 +93,15 @@ def reading(path: Path, expected: str, advice: str = "download or copy it again"
         raise FileError(path, expected, f"{got}{words})", advice) from error
 
 
+def most_bytes(kept: int) -> int:
+    """How many bytes of an array so many bytes of a file may stand for."""
+    return min(memory_budget(), MOST_PACKED * kept + _ALWAYS)
+
+
 def check_size(path: Path, name: str, shape: Collection[int], item: int, *, kept: int) -> int:
     """The bytes of an array, if so many can come from the `kept` bytes that store it."""
     size = math.prod(shape) * item
-    if size > min(memory_budget(), MOST_PACKED * kept + _ALWAYS):
+    if size > most_bytes(kept):
         raise FileError(
             path,
             f"arrays that fit into its {kept} bytes and into {memory_budget()} bytes of memory",
@@ -228,11 +234,21 @@ def _member(
 
 @contextmanager
 def open_hdf5(path: str | Path, expected: str = "an HDF5 file") -> Iterator["h5py.File"]:
-    """An HDF5 file to read from; what goes wrong meanwhile becomes a `FileError`."""
+    """An HDF5 file to read from; what goes wrong meanwhile becomes a `FileError`.
+
+    Some damaged files end the process that reads them. So those of others are first read as a whole
+    in a process of its own, and ours are compared with their digest.
+    """
     import h5py
+
+    from funcattn.data.sandbox import try_hdf5
 
     path = Path(path)
     check_file(path)
+    with reading(path, expected):
+        ours = check_seal(path)
+    if not ours:
+        try_hdf5(path, expected)
     with (
         reading(path, expected),
         # A reader needs no lock, and some network and read-only file systems have none to give.
@@ -311,18 +327,20 @@ def write_hdf5(
     import h5py
 
     path = Path(path)
-    with whole_file(path) as aside, h5py.File(aside, "w") as file:
-        digests = {}
-        for name, array in arrays.items():
-            values = check_numbers(path, name, np.asarray(array))
-            # Checksums are of chunks, and numbers without axes have none.
-            dataset = file.create_dataset(
-                name, data=values, fletcher32=True if values.size and values.ndim else None
-            )
-            digests[name] = dataset.attrs[_DIGEST] = _digest(values)
-            if units and name in units:
-                dataset.attrs["units"] = units[name]
-        file.attrs[_DIGESTS] = json.dumps(digests)
+    with whole_file(path) as aside:
+        with h5py.File(aside, "w") as file:
+            digests = {}
+            for name, array in arrays.items():
+                values = check_numbers(path, name, np.asarray(array))
+                # Checksums are of chunks, and numbers without axes have none.
+                dataset = file.create_dataset(
+                    name, data=values, fletcher32=True if values.size and values.ndim else None
+                )
+                digests[name] = dataset.attrs[_DIGEST] = _digest(values)
+                if units and name in units:
+                    dataset.attrs["units"] = units[name]
+            file.attrs[_DIGESTS] = json.dumps(digests)
+        seal(aside)
 
 
 def write_npz(path: str | Path, arrays: Mapping[str, Array]) -> None:

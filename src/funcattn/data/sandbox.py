@@ -14,13 +14,14 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from funcattn.arrays import Array
-from funcattn.data.foreign import FileError, check_file, memory_budget, reading
+from funcattn.data.foreign import FileError, check_file, memory_budget, most_bytes, reading
 
 CPU_SECONDS = 120.0
 """So long the reading of one file may compute."""
@@ -85,6 +86,19 @@ def read_apart(
                 for name, file in answer["files"].items()
             }
     return answer["facts"], arrays
+
+
+def try_hdf5(path: Path, expected: str) -> None:
+    """Read an HDF5 file as a whole in the process of its own, once; what it dies of is refused."""
+    facts = path.stat()
+    _tried(path, expected, facts.st_size, facts.st_mtime_ns, facts.st_ino)
+
+
+@lru_cache(maxsize=1024)
+def _tried(path: Path, expected: str, size: int, *_: int) -> None:
+    # Unpacking may take long where there is much to unpack.
+    seconds = CPU_SECONDS + size / 1e6
+    read_apart(path, "hdf5_try", most_bytes(size), expected=expected, seconds=seconds)
 
 
 class _Child:

@@ -21,6 +21,10 @@ Answer = tuple[dict[str, Any], dict[str, Any]]
 """Facts that JSON can hold, and arrays."""
 
 
+_TRIED = 2**24
+"""Bytes that are unpacked at a time to see whether they can be."""
+
+
 class WrongFileError(Exception):
     """What the file is instead, in words."""
 
@@ -41,6 +45,40 @@ def matlab_read(path: str, name: str, selection: list[list[int | None]]) -> Answ
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         raise WrongFileError(f"{name} that is no array of numbers")
     return {}, {"part": np.ascontiguousarray(array[tuple(slice(*each) for each in selection)])}
+
+
+def hdf5_try(path: str, most: int) -> Answer:
+    """Nothing, after reading everything in an HDF5 file that is packed or described.
+
+    Arrays that declare more bytes than `most` are left out: nobody reads them as a whole.
+    """
+    import h5py
+
+    def visit(_: str, item: Any) -> None:
+        for name in item.attrs:
+            try:
+                item.attrs[name]
+            except (KeyError, OSError, RuntimeError, TypeError, ValueError):
+                continue  # an error is no crash, and the reader will meet it where it matters
+        if not isinstance(item, h5py.Dataset) or item.chunks is None or item.is_virtual:
+            return
+        if item.nbytes > most:
+            return
+        row = item.dtype.itemsize * int(np.prod(item.shape[1:], dtype=np.float64))
+        step = max(_TRIED // max(row, 1), item.chunks[0])
+        try:
+            for start in range(0, item.shape[0], step):
+                item[start : start + step]
+        except (MemoryError, KeyError, OSError, RuntimeError, TypeError, ValueError):
+            return
+
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            visit("", file)
+            file.visititems(visit)
+    except (KeyError, OSError, RuntimeError, TypeError, ValueError):
+        pass
+    return {}, {}
 
 
 def parquet_read(path: str) -> Answer:
@@ -231,6 +269,7 @@ def _shortened(words: str) -> str:
 
 
 OPERATIONS: dict[str, Callable[..., Answer]] = {
+    "hdf5_try": hdf5_try,
     "matlab_list": matlab_list,
     "matlab_read": matlab_read,
     "mesh_read": mesh_read,
@@ -239,7 +278,12 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
 }
 
 
-LIBRARIES = {"matlab": ["scipy.io"], "mesh": ["pyvista"], "parquet": ["pyarrow.parquet"]}
+LIBRARIES = {
+    "hdf5": ["h5py"],
+    "matlab": ["scipy.io"],
+    "mesh": ["pyvista"],
+    "parquet": ["pyarrow.parquet"],
+}
 """What each kind of operation needs."""
 
 

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from funcattn.arrays import Array
+from funcattn.data.sealed import check_seal, seal
 from funcattn.data.workers import check_guarded, worker_pool
 from funcattn.errors import FuncattnError
 from funcattn.files import whole_file
@@ -141,6 +142,7 @@ class StoredSet:
     @contextmanager
     def _open(self) -> "Iterator[h5py.File]":
         try:
+            check_seal(self.path)
             with h5py.File(self.path) as file:
                 if file.attrs.get(_SIGNATURE, _signature(file)) != _signature(file):
                     raise ValueError("its arrays or its provenance are not those that were written")
@@ -349,6 +351,7 @@ class _Making:
         try:
             with whole_file(path) as aside:
                 yield aside
+                seal(aside)
         except OSError as error:
             raise StoreError(
                 f"{path} could not be written ({error}); what was finished before is kept, and the "

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from funcattn.data import Sample, Store, collate
-from funcattn.files import write_text
 from funcattn.fitting.sizing import seconds_per_epoch
 from funcattn.fitting.yardsticks import Yardsticks
 from funcattn.settings import RunSettings
@@ -16,6 +15,7 @@ from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own
 from funcattn.training.run import train
 from funcattn.training.settings import with_model
+from funcattn.training.signed import write_signed
 
 if TYPE_CHECKING:
     from funcattn.fitting.fitted import FittedSurrogate
@@ -39,7 +39,7 @@ def compare(surrogate: "FittedSurrogate", task: Own, splits: Splits) -> dict[str
     found = {name: task.summary(metrics) for name, metrics in values.items()}
     name, numbers = _without_attention(surrogate, splits)
     found[name] = numbers
-    write_text(path, json.dumps(found, indent=1) + "\n")
+    write_signed(path, json.dumps(found, indent=1) + "\n")
     return found
 
 
@@ -104,5 +104,5 @@ def fit_parts(
         curve[size] = float(run.record["validation"])
     curve[count] = float(surrogate.run.record["validation"])
     text = json.dumps({str(size): error for size, error in sorted(curve.items())}, indent=1)
-    write_text(surrogate.run.folder / "learning_curve.json", text + "\n")
+    write_signed(surrogate.run.folder / "learning_curve.json", text + "\n")
     return curve

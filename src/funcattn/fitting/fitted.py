@@ -1,6 +1,6 @@
 """A surrogate that was fitted or loaded: predicting, scoring, keeping."""
 
-import json
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +13,20 @@ from torch import Tensor
 from funcattn.arrays import Array
 from funcattn.data import Store, collate
 from funcattn.data.cases import Case, Cases
+from funcattn.data.npy import open_npy
 from funcattn.files import whole_folder
 from funcattn.fitting.kinds import Handed, field_grid, handed, handed_back
 from funcattn.fitting.packing import copy_run
 from funcattn.fitting.scoring import accuracy, errors_of, outside, r_squared
 from funcattn.fitting.sizing import extrapolated
 from funcattn.models import predict_streamed
+from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
 from funcattn.tasks.own_samples import sample_of, split_of, splits_of
 from funcattn.training.loop import check_fingerprint
 from funcattn.training.run import Run
+from funcattn.training.setup import RunError, read_json
 
 STREAMED = 200_000
 """Cases with more points are predicted chunk by chunk."""
@@ -109,7 +112,8 @@ class FittedSurrogate:
         path = self.run.folder / "yardsticks.json"
         if not path.exists():
             return {}
-        found: dict[str, dict[str, float]] = json.loads(path.read_text())
+        shape = {...: {"error": float, ...: float}}
+        found: dict[str, dict[str, float]] = read_json(self.run.file(path.name), shape)
         return found
 
     def remarks(self) -> list[str]:
@@ -124,7 +128,13 @@ class FittedSurrogate:
             )
         curve = self.run.folder / "learning_curve.json"
         if curve.exists():
-            said.append(extrapolated(json.loads(curve.read_text())))
+            errors = read_json(self.run.file(curve.name), {...: float})
+            if not all(re.fullmatch("[1-9][0-9]{0,9}", count) for count in errors):
+                raise RunError(
+                    f"{curve}: expected errors by numbers of cases, got {shown(list(errors))}; "
+                    "bring the original file back, or remove it"
+                )
+            said.append(extrapolated(errors))
         return said
 
     def learning_curve(self, shares: Sequence[float] = (0.25, 0.5)) -> dict[int, float]:
@@ -204,7 +214,7 @@ class FittedSurrogate:
             if positions is None and own.grid:
                 grid = grid or field_grid(data, own)
             elif positions is None and (self.run.folder / MESH).exists():
-                positions = np.load(self.run.folder / MESH)
+                positions = np.array(open_npy(self.run.file(MESH)))
         else:
             names = [each.name for each in own.outputs]
         return handed(

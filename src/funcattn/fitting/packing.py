@@ -1,11 +1,14 @@
 """A trained run as one file: what it needs to predict, and nothing else."""
 
+import re
 import shutil
 import tempfile
 import weakref
 import zipfile
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path
 
+from funcattn.data.foreign import FileError, check_file, reading
 from funcattn.files import whole_file
 
 MOST_BYTES = 16 * 2**30
@@ -51,33 +54,38 @@ def temporary_folder(owner: object) -> Path:
 
 def unpack(path: Path, folder: Path) -> None:
     """Write the run in a .zip file into a folder."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            _check(path, members)
-            for member in members:
-                place = Path(folder, *PurePosixPath(member.filename).parts)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(member) as source, place.open("wb") as target:
-                    shutil.copyfileobj(source, target)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"{path}: expected a run of `funcattn pack`, got {error}") from error
+    check_file(path)
+    for name, chunk in _contents(path):
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab") as target:
+            target.write(chunk)
+
+
+def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The files in an archive, piece by piece."""
+    with reading(path, "a run of `funcattn pack`"), zipfile.ZipFile(path) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        _check(path, members)
+        for member in members:
+            with archive.open(member) as source:
+                yield member.filename, b""
+                while chunk := source.read(2**20):
+                    yield member.filename, chunk
 
 
 def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
     """Refuse what would be written outside of the folder, or would fill the disk."""
     for member in members:
-        place = PurePosixPath(member.filename)
-        if (
-            place.is_absolute()
-            or ".." in place.parts
-            or "\\" in member.filename
-            or ":" in str(place)
-        ):
-            raise ValueError(f"{path}: expected files of a run, got {member.filename!r}")
+        if not re.fullmatch(r"(checkpoints/best-\d{1,18}/)?\w[\w.-]{0,99}", member.filename):
+            raise FileError(
+                path, "files of a run", repr(member.filename), "take one of `funcattn pack`"
+            )
     size = sum(member.file_size for member in members)
     if size > MOST_BYTES or len(members) > MOST_FILES:
-        raise ValueError(
-            f"{path}: expected a run of at most {MOST_FILES} files and {MOST_BYTES:,} bytes, got "
-            f"{len(members)} files of {size:,} bytes"
+        raise FileError(
+            path,
+            f"a run of at most {MOST_FILES} files and {MOST_BYTES:,} bytes",
+            f"{len(members)} files of {size:,} bytes",
+            "take one of `funcattn pack`",
         )

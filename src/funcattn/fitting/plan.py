@@ -73,7 +73,7 @@ def read_plan(path: Path) -> FitPlan:
     """A plan from a TOML file; paths in it are relative to the file."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: expected a TOML file, got {error}") from error
     network = values.pop("network", {})
     plan: FitPlan = changed(FitPlan(), values, where=str(path))

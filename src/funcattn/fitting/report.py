@@ -1,6 +1,5 @@
 """The report of a surrogate: its test beside yardsticks, where it errs, how it was made."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from funcattn.fitting.yardsticks import neighbours
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own
 from funcattn.training.report import describe_run
+from funcattn.training.setup import read_json
 from funcattn.viz import write_run_report
 from funcattn.viz.report import Section, Table
 
@@ -67,7 +67,7 @@ def _yardsticks(surrogate: "FittedSurrogate") -> Iterator[Section]:
 
 def _worst(surrogate: "FittedSurrogate") -> Iterator[Section]:
     """The test cases with the largest errors, by name."""
-    note = json.loads((surrogate.run.folder / "surrogate.json").read_text())
+    note = read_json(surrogate.run.file("surrogate.json"), {"cases": {"test": [str]}})
     names, values = note["cases"]["test"], surrogate.run.record["test_values"]
     order = np.argsort(-np.array(values["error"]))[:WORST]
     fields = [name for name in values if name != "error" and not name.endswith(" normalised")]

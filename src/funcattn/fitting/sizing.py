@@ -125,10 +125,10 @@ def extrapolated(curve: Mapping[str, float]) -> str:
         else f"With {count} cases the validation error was {error:.3g}"
         for place, (count, error) in enumerate(points)
     )
-    if len(points) < 2 or min(error for _, error in points) <= 0:
+    if len(points) < 2 or not all(0 < error < math.inf for _, error in points):
         return f"{shown}."
     (n, before), (m, last) = points[-2:]
-    slope = math.log(last / before) / math.log(m / n)
+    slope = (math.log(last) - math.log(before)) / math.log(m / n)
     if slope >= 0:
         return f"{shown}; more cases did not help."
     return f"{shown}; twice the cases would give about {last * 2**slope:.2g}."

@@ -58,7 +58,16 @@ def load_reference(
     channels or more, the coordinates otherwise. Pass `encoding` for a network that differs. The
     model is in evaluation mode and has the dtype of the file.
     """
-    state = _read(path_or_state)
+    if isinstance(path_or_state, Mapping):
+        return _built(_read(path_or_state), encoding)
+    try:
+        return _built(_read(_opened(Path(path_or_state))), encoding)
+    except ValueError as error:
+        raise ValueError(f"{path_or_state}: {error}") from error
+
+
+def _built(state: "_Tensors", encoding: Encoding | None) -> OperatorTransformer:
+    """The network, if these are the tensors of one."""
     if "blocks.0.Attn.to_q.weight" not in state or "preprocess.linear_post.weight" not in state:
         raise ValueError(
             "checkpoint: expected the tensors of a functional attention or Transolver network "
@@ -198,20 +207,21 @@ class _Tensors(dict[str, Tensor]):
         raise ValueError(f"checkpoint: expected a tensor {name!r}, got none of that name")
 
 
-def _read(path_or_state: str | Path | Mapping[str, Any]) -> _Tensors:
+def _opened(path: Path) -> Any:
+    """What a file holds."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a file that is no checkpoint can fail in a dozen ways
+        raise ValueError(
+            "checkpoint: expected a PyTorch file that holds tensors only, got one that is damaged "
+            "or holds code, and is therefore not opened"
+        ) from error
+
+
+def _read(state: Any) -> _Tensors:
     """The tensors by name, as copies, without the prefix that data-parallel training leaves."""
-    if isinstance(path_or_state, Mapping):
-        state = path_or_state
-    else:
-        try:
-            state = torch.load(path_or_state, map_location="cpu", weights_only=True)
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # a file that is no checkpoint can fail in a dozen ways
-            raise ValueError(
-                f"checkpoint: expected a PyTorch file that holds tensors only, got "
-                f"{path_or_state}, which is damaged or holds code, and is therefore not opened"
-            ) from error
     if not isinstance(state, Mapping) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor | np.ndarray)
         for name, tensor in state.items()

@@ -26,6 +26,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.data import Store
+from funcattn.documents import DocumentError, parse_sealed, sealed
 from funcattn.models import NormalisedNetwork, build_model
 from funcattn.nn.operator import FourierFeatures, start_by_fan_in
 from funcattn.problem import Field, Problem
@@ -236,11 +238,10 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: list[dict[str, Any]] = []
-        for text in path.read_text().splitlines() if path.exists() else []:
-            try:
-                self.lines.append(json.loads(text))
-            except ValueError:
-                continue  # cut when the race was killed; its piece is made again
+        for text in path.read_bytes().splitlines() if path.exists() else []:
+            # What was damaged, or cut when the race was killed, is made again.
+            with suppress(DocumentError):
+                self.lines.append(parse_sealed(text, where=str(path), advice="remove the line"))
 
     def piece(
         self, key: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]
@@ -252,10 +253,10 @@ class Records:
                 return line
         line = {"key": wanted, **make(), "command": " ".join(sys.argv), **facts()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = self.path.read_text() if self.path.exists() else ""
-        cut = bool(text) and not text.endswith("\n")
+        text = self.path.read_bytes() if self.path.exists() else b""
+        cut = bool(text) and not text.endswith(b"\n")
         with self.path.open("a") as file:
-            file.write(("\n" if cut else "") + json.dumps(line) + "\n")
+            file.write(("\n" if cut else "") + sealed(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self.lines.append(line)

@@ -6,6 +6,7 @@ checkpoints/       step-*: to resume from; best-*: the weights that did best on 
 metrics.jsonl/csv  one line per epoch
 record.json        what came out, and how it was made
 report.html        the same, to look at; written by `funcattn.training.report`
+checksums.json     of the record, the history, and what a fit to own data keeps beside them
 
 `train` makes a run, `Run` reads one.
 """
@@ -25,12 +26,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch.distributed as dist
 
 from funcattn.data import Sample, Store
+from funcattn.documents import DocumentError, parse_json
 from funcattn.files import write_text
 from funcattn.lazy import LazyModule
 from funcattn.models import NormalisedNetwork
 from funcattn.processes import end_with_parent, rank
 from funcattn.provenance import facts
-from funcattn.settings import RunSettings, shown
+from funcattn.settings import RunSettings
 from funcattn.tasks import TASKS, Splits, Task
 from funcattn.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint, restore_model
 from funcattn.training.loggers import LoggerName, open_logger
@@ -47,6 +49,7 @@ from funcattn.training.loop import (
 )
 from funcattn.training.settings import saved_settings
 from funcattn.training.setup import RunError, build_network, device_named, read_json, read_settings
+from funcattn.training.signed import check_signed, write_signed
 
 if TYPE_CHECKING:
     import filelock
@@ -54,6 +57,15 @@ if TYPE_CHECKING:
 else:
     filelock, lightning_fabric = LazyModule("filelock"), LazyModule("lightning_fabric")
 
+_RECORD = {
+    "test": {...: float},
+    "test_values": {...: [float]},
+    "test_note": str,
+    "validation": float,
+    "best_epoch": int,
+    "settings": {...: Any},
+}
+_REMOVE = "remove the file; the checkpoints hold its lines too"
 _LAUNCHER = "FUNCATTN_LAUNCHER"
 """Tells the other processes of a training which process started them."""
 
@@ -65,7 +77,7 @@ class Run:
     run.network(positions, values)      # the weights that did best on validation data
 
     accept_edited: take settings.json as it is, though it differs from what the network was trained
-        with.
+        with, and other files though they differ from their checksums.
     """
 
     def __init__(self, folder: str | Path, *, accept_edited: bool = False) -> None:
@@ -73,6 +85,13 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+    def file(self, name: str) -> Path:
+        """A file of the run that is there, after comparing it with its checksum."""
+        path = self.folder / name
+        if not self.accept_edited:
+            check_signed(path)
+        return path
 
     @cached_property
     def settings(self) -> RunSettings:
@@ -85,7 +104,7 @@ class Run:
         try:
             return TASKS[self.settings.task](self.settings)
         except ValueError as error:
-            raise ValueError(f"{self.folder / 'settings.json'}: {error}") from error
+            raise RunError(f"{self.folder / 'settings.json'}: {error}") from error
 
     @cached_property
     def network(self) -> NormalisedNetwork:
@@ -154,9 +173,7 @@ class Run:
                 f"{epochs} epochs; go on by funcattn train {self.settings.task} --out "
                 f"{self.folder} --resume"
             )
-        record = read_json(self.folder / "record.json")
-        if not isinstance(record, dict):
-            raise RunError(f"{self.folder / 'record.json'}: expected a record, got {shown(record)}")
+        record: dict[str, Any] = read_json(self.file("record.json"), _RECORD)
         return record
 
     @property
@@ -166,11 +183,12 @@ class Run:
         if not path.exists():
             return self.state.history
         try:
-            return [json.loads(line) for line in path.read_text().splitlines()]
-        except (ValueError, RecursionError) as error:
-            raise RunError(
-                f"{path}: expected one line of JSON per epoch, got something else ({error})"
-            ) from error
+            return [
+                parse_json(line, {...: float}, where=f"{path}, line {number}", advice=_REMOVE)
+                for number, line in enumerate(self.file(path.name).read_bytes().splitlines(), 1)
+            ]
+        except DocumentError as error:
+            raise RunError(str(error)) from error
 
     @property
     def report(self) -> Path:
@@ -296,7 +314,7 @@ def _finish(trainer: Trainer, run: Run, command: str) -> None:
         "settings": asdict(task.settings),
     }
     if trainer.fabric.is_global_zero:
-        write_text(run.folder / "record.json", json.dumps(record, indent=1) + "\n")
+        write_signed(run.folder / "record.json", json.dumps(record, indent=1) + "\n")
 
 
 def _write_logs(trainer: Trainer, folder: Path) -> None:
@@ -304,7 +322,7 @@ def _write_logs(trainer: Trainer, folder: Path) -> None:
     if not trainer.fabric.is_global_zero:
         return
     history = trainer.state.history
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in history))
+    write_signed(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in history))
     table = io.StringIO()
     names = list(dict.fromkeys(name for line in history for name in line))
     writer = csv.DictWriter(table, names)

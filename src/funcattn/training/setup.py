@@ -1,11 +1,11 @@
 """A run's settings and its network, from its folder."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from funcattn import documents
 from funcattn.data.foreign import memory_budget
 from funcattn.errors import FuncattnError
 from funcattn.models import NormalisedNetwork, build_model
@@ -13,8 +13,6 @@ from funcattn.problem import Problem
 from funcattn.settings import RunSettings, shown
 from funcattn.tasks import TASKS, Task
 from funcattn.training.settings import saved_settings
-
-_LARGEST_JSON = 2**28
 
 
 class RunError(FuncattnError):
@@ -99,22 +97,13 @@ def read_settings(folder: Path) -> RunSettings:
         raise ValueError(f"{path}: {error}") from error
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, shape: Any = Any) -> Any:
     """What a JSON file of a run holds.
 
     Raises:
-        RunError: it is no JSON file, or a larger or deeper one than any run writes.
+        RunError: it is no JSON file, of another shape, or larger or deeper than any run writes.
     """
-    size = path.stat().st_size
-    if size > _LARGEST_JSON:
-        raise RunError(
-            f"{path}: expected at most {_LARGEST_JSON} bytes of JSON, got {size}; bring the "
-            "original file back"
-        )
     try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise RunError(
-            f"{path}: expected JSON as a run writes it, got something else ({error}); bring the "
-            "original file back"
-        ) from error
+        return documents.read_json(path, shape)
+    except documents.DocumentError as error:
+        raise RunError(str(error)) from error

@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from funcattn.bench.memory import peak_rise
 from funcattn.data import Store, collate
+from funcattn.documents import read_json
 from funcattn.errors import Interrupted
 from funcattn.experiments.engine.fingerprints import stored
 from funcattn.experiments.engine.results import append_line, run_name
@@ -76,7 +77,9 @@ class Cell:
 
 def read_cell(folder: Path) -> Cell:
     """The cell of a folder."""
-    content = json.loads((folder / "cell.json").read_text())
+    words = ("fingerprint", "code", "results", "cache", "command")
+    shape = {"settings": {...: Any}, **dict.fromkeys(words, str)}
+    content = read_json(folder / "cell.json", shape, advice="remove the folder")
     return Cell(
         saved_settings(content["settings"]),
         content["fingerprint"],
@@ -164,7 +167,7 @@ class _Progress:
         self.path, self._written = path, 0.0
         self._before = 0.0
         if path.exists():
-            self._before = float(json.loads(path.read_text())["cpu_seconds"])
+            self._before = read_json(path, {"cpu_seconds": float})["cpu_seconds"]
 
     def cpu(self) -> float:
         return self._before + cpu_seconds()

@@ -5,7 +5,6 @@ checkpoint, a finished run has a line among the results, and a lock keeps two co
 on the same run.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from funcattn.documents import DocumentError, read_json
 from funcattn.experiments.engine.cell import BUSY, CODE_CHANGED, DONE, STOPPED, Cell
 from funcattn.experiments.engine.fingerprints import stored
 from funcattn.processes import leashed
@@ -94,8 +94,10 @@ class Queue:
     def fraction_done(self, cell: Cell) -> float:
         """From 0 to 1."""
         try:
-            progress: dict[str, Any] = json.loads((self.place(cell) / "progress.json").read_text())
-        except OSError:
+            progress: dict[str, Any] = read_json(
+                self.place(cell) / "progress.json", {"steps": float, "steps_per_epoch": float}
+            )
+        except (OSError, DocumentError):
             return 0.0
         total = progress["steps_per_epoch"] * cell.settings.optimisation.epochs
         return float(progress["steps"] / total)

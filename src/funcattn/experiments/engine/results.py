@@ -1,6 +1,5 @@
 """The results of runs as JSON lines: one file per task, one line per run."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from funcattn.documents import parse_sealed, sealed
 from funcattn.experiments.engine.fingerprints import fingerprint_of
 from funcattn.experiments.engine.trial import Trial, identity
 from funcattn.experiments.tiers import Tier
@@ -15,7 +15,11 @@ from funcattn.files import write_text
 from funcattn.settings import RunSettings
 from funcattn.training.settings import saved_settings
 
-_NEEDED = ("identity", "code", "task", "model", "seed", "settings")
+_LINE = {
+    **dict.fromkeys(("identity", "code", "task", "model"), str),
+    "seed": int,
+    "settings": {...: Any},
+}
 
 
 def run_name(task: str, model: str, seed: int, key: str, code: str) -> str:
@@ -87,17 +91,10 @@ def _identity_now(line: Mapping[str, Any]) -> str:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The results in one file."""
-    lines = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
-        try:
-            line = json.loads(text)
-            lines.append(line | {name: line[name] for name in _NEEDED})
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{path}, line {number}: expected the result of a run as JSON, got {error}; "
-                "remove the line"
-            ) from error
-    return lines
+    return [
+        parse_sealed(text, _LINE, where=f"{path}, line {number}", advice="remove the line")
+        for number, text in enumerate(path.read_bytes().splitlines(), 1)
+    ]
 
 
 def append_line(path: Path, line: Mapping[str, Any]) -> None:
@@ -105,4 +102,4 @@ def append_line(path: Path, line: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         old = path.read_text() if path.exists() else ""
-        write_text(path, f"{old}{json.dumps(line)}\n")
+        write_text(path, f"{old}{sealed(line)}\n")

@@ -1,6 +1,5 @@
 """The figure of time and memory over the number of points, from what `funcattn bench` measured."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 
 from funcattn.bench.candidates import LAYERS, OURS, STREAMED
+from funcattn.bench.runner import MEASUREMENTS
+from funcattn.documents import read_json
 from funcattn.experiments.engine.claims import compared, times
 from funcattn.experiments.engine.drawing import curves
 from funcattn.experiments.engine.experiment import (
@@ -48,7 +49,7 @@ def measured(path: Path, quantity: Quantity) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     if not path.exists():
         return found
-    records: Mapping[str, Any] = json.loads(path.read_text())["measurements"]
+    records: Mapping[str, Any] = read_json(path, MEASUREMENTS)["measurements"]
     for record in records.values():
         # The file also has single calls with very many points, which have no part.
         what = [record.get(name) for name in ("part", "shape", "allocator", "threads")]

@@ -1,0 +1,287 @@
+"""Kills commands at random moments (kill -9), goes on, and compares the end with a quiet one.
+
+    python benchmarks/kills.py [--kills 100] [--seed 0] [--only WORDS] [--out results/kills.json]
+
+Each job is run once without interruption. Then it is killed at random moments, and in every third
+round at the first sign of data being made, of a checkpoint being saved, or of a report, and started
+again by the same command, until it comes to its end, whose numbers have to be equal to the bit.
+Times that are measured differ anyway: of them, those that were kept before a kill have to be kept.
+With --out, the table is written after each job, and the same command goes on after the jobs that it
+has; remove the file to begin again.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Outcome = dict[str, Any]
+SIGNS = {
+    "making data": "**/*.shards",
+    "saving": "**/.*.part*",
+    "testing or report": "**/record.json",
+}
+"""By the stage of a command, files by which it is seen."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command that is killed; what it comes to, and what of it stays however often it is."""
+
+    name: str
+    command: Callable[[Path], list[str]]
+    outcome: Callable[[Path], Outcome]
+    share: int
+    """Of a hundred kills."""
+    kept: Callable[[Path], Outcome] = field(default=lambda folder: {})  # noqa: ARG005
+
+
+def sum_of(*contents: bytes) -> str:
+    """Short for the bits of contents."""
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:16]
+
+
+def training(task: str, *more: str) -> Job:
+    """Training, from making the data to the report."""
+
+    def command(folder: Path) -> list[str]:
+        begun = (folder / "run/settings.json").exists()
+        words = ["train", task, "--profile", "smoke", "--cache", "data", "--out", "run"]
+        words += ["--checkpoint-seconds", "0", *more]
+        return [*words, *(["--resume"] if begun else [])]
+
+    def outcome(folder: Path) -> Outcome:
+        from funcattn.training.run import Run
+
+        run = Run(folder / "run")
+        names = ("test", "test_values", "validation", "best_epoch", "epochs", "data")
+        weights = {name: t.numpy().tobytes() for name, t in run.best.tensors["model"].items()}
+        left = [path.name for path in (folder / "run/checkpoints").glob(".*")]
+        return {
+            **{name: run.record[name] for name in names},
+            "history": run.history,
+            "weights": sum_of(*(weights[name] for name in sorted(weights))),
+            "report": run.report.exists(),
+            "remains": left,
+        }
+
+    return Job(f"train {task}", command, outcome, share=20)
+
+
+def sets(folder: Path) -> Outcome:
+    """The content of made data, without what it cost."""
+    from funcattn.data import Store
+
+    found = {}
+    for each in Store(folder / "data").sets():
+        rows = range(len(each))
+        fields = each.provenance["fields"]
+        found[each.path.name] = {n: sum_of(each.read(n, rows).tobytes()) for n in sorted(fields)}
+    return found
+
+
+def lines(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    """The lines of records."""
+    texts = [path.read_text() for path in sorted(folder.glob(pattern))]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
+
+
+def reproduced(folder: Path) -> Outcome:
+    """What an experiment came to; only where tables were built is it at its end."""
+    names = ("identity", "test", "curve", "validation", "data")
+    found = lines(folder, "results/*.jsonl")
+    built = (folder / "results/results.md").exists()
+    return {"lines": [{n: line[n] for n in names} for line in found], "page": built}
+
+
+def raced(folder: Path) -> Outcome:
+    """The errors of a race, by piece; with so little time all make the least number of steps."""
+    found = [line for line in lines(folder, "races/*.jsonl") if line["key"]["piece"] != "unit"]
+    names = ("validation", "test")
+    return {
+        json.dumps(line["key"], sort_keys=True): {n: line[n] for n in names if n in line}
+        for line in found
+    }
+
+
+def measured(folder: Path) -> Outcome:
+    """Measurements, which are other ones each time."""
+    path = folder / "bench/bench.json"
+    found: Outcome = json.loads(path.read_text())["measurements"] if path.exists() else {}
+    return found
+
+
+JOBS = [
+    training("darcy", "--optimisation.epochs", "8"),
+    training("few_shot", "--optimisation.epochs", "6"),
+    training("burgers", "--optimisation.epochs", "8"),
+    Job(
+        "generate darcy",
+        lambda _: ["generate", "darcy", "--profile", "smoke", "--samples", "400", "--cache",
+                   "data"],
+        sets,
+        share=12,
+    ),
+    Job(
+        "reproduce",
+        lambda _: ["reproduce", "few_shot", "--models", "mlp", "--tier", "smoke", "--results",
+                   "results", "--queue", "queue", "--cache", "data"],
+        reproduced,
+        share=10,
+    ),
+    Job(
+        "race",
+        lambda _: ["race", "darcy", "--models", "mlp", "--budget", "0.01s", "--profile", "smoke",
+                   "--seeds", "2", "--out", "races", "--cache", "data"],
+        raced,
+        share=10,
+        kept=raced,
+    ),
+    Job(
+        "bench",
+        lambda _: ["bench", "--quick", "--sizes", "128", "256", "--out", "bench/bench.json"],
+        lambda folder: {"measured": sorted(measured(folder))},
+        share=8,
+        kept=measured,
+    ),
+]  # fmt: skip
+
+
+def started(job: Job, folder: Path) -> subprocess.Popen[str]:
+    """The command of a job in a folder of its own, and in a group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "funcattn", *job.command(folder)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def stage(folder: Path, before: set[Path]) -> str:
+    """Where a job was when it was killed, by what it left that was not there before."""
+    new = set(folder.rglob("*")) - before
+    if not new:
+        return "starting"
+    for name, sign in SIGNS.items():
+        if new & set(folder.glob(sign)):
+            return name
+    return "at work"
+
+
+def killed(job: Job, folder: Path, pause: float, sign: str) -> str:
+    """Kill a job after some time, or at a sign; the stage it was in, or empty if it had ended."""
+    before = set(folder.rglob("*"))
+    process = started(job, folder)
+    hopeless = time.monotonic() + (300 if sign else pause)
+    while process.poll() is None and time.monotonic() < hopeless:
+        if sign and set(folder.glob(sign)) - before:
+            break
+        time.sleep(0.001 if sign else 0.01)
+    with_id = process.pid
+    process.kill()
+    said, _ = process.communicate()
+    deadline = time.monotonic() + 60
+    while alive(with_id):  # the children of a process that was killed end by themselves
+        assert time.monotonic() < deadline, f"{job.name}: a child process outlived its parent"
+        time.sleep(0.01)
+    assert process.returncode in (0, -signal.SIGKILL), f"{job.name}: {said}"
+    return stage(folder, before) if process.returncode else ""
+
+
+def alive(group: int) -> bool:
+    """Whether a group has processes that have not ended."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def finished(job: Job, folder: Path) -> Outcome:
+    """What a job comes to when nothing happens to it any more."""
+    process = started(job, folder)
+    said, _ = process.communicate()
+    assert process.returncode == 0, f"{job.name}: {said}"
+    return job.outcome(folder)
+
+
+def attack(job: Job, folder: Path, kills: int, seed: int) -> dict[str, Any]:
+    """Kill a job so many times; by stage how often, and whether every end was the same."""
+    chance = random.Random(f"{job.name} {seed}")
+    quiet = folder / "quiet"
+    quiet.mkdir(parents=True)
+    begun = time.monotonic()
+    expected = finished(job, quiet)
+    length = time.monotonic() - begun
+    stages, ends, number = Counter[str](), 0, 0
+    while stages.total() < kills:
+        victim = folder / f"victim{ends}"
+        victim.mkdir()
+        ended = False
+        while not ended and stages.total() < kills:
+            number += 1
+            sign = chance.choice([*SIGNS.values()]) if number % 3 == 0 else ""
+            where = killed(job, victim, chance.uniform(0, length), sign)
+            ended = not where
+            if where:
+                stages[where] += 1
+                kept = job.kept(victim)
+        was = kept if stages else {}
+        found = finished(job, victim)
+        assert found == expected, f"{job.name}: expected {expected}, got {found}"
+        now = job.kept(victim)
+        assert was == {name: now[name] for name in was}, f"{job.name}: lost what it had kept"
+        ends += 1
+        shutil.rmtree(victim)
+    return {"kills": stages.total(), "stages": dict(sorted(stages.items())), "ends": ends}
+
+
+def main() -> None:
+    """Attack every job, print the table, keep it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    from funcattn.files import write_text
+    from funcattn.provenance import facts
+
+    asked = {"seed": options.seed, "of": options.kills}
+    kept = json.loads(options.out.read_text()) if options.out and options.out.exists() else asked
+    if {name: kept.get(name) for name in asked} != asked:
+        parser.error(f"{options.out} has another number of kills or another seed; remove it")
+    table: dict[str, dict[str, Any]] = kept.get("jobs", {})
+    for job in JOBS:
+        if options.only not in job.name:
+            continue
+        if job.name not in table:
+            with tempfile.TemporaryDirectory() as folder:
+                count = -(-job.share * options.kills // 100)
+                table[job.name] = attack(job, Path(folder), count, options.seed)
+            if options.out:
+                made = {"command": "python benchmarks/kills.py", **facts()}
+                write_text(
+                    options.out, json.dumps({**asked, **made, "jobs": table}, indent=1) + "\n"
+                )
+        each = table[job.name]
+        where = ", ".join(f"{count} {name}" for name, count in each["stages"].items())
+        print(f"{job.name:16} {each['kills']:3} kills ({where}), {each['ends']} ends", flush=True)
+
+
+if __name__ == "__main__":
+    main()
