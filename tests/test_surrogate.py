@@ -2,7 +2,7 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -409,9 +409,13 @@ def test_the_report_shows_yardsticks_and_worst_cases(
 # Large cases
 
 
-def test_steps_see_some_points_and_predictions_all(random: np.random.Generator) -> None:
+@pytest.mark.parametrize("by", ["random", "farthest"])
+def test_steps_see_some_points_and_predictions_all(
+    random: np.random.Generator, by: Literal["random", "farthest"]
+) -> None:
     positions = clouds(random, 12)
-    fitted = quick(points=7).fit(None, [p[:, 0] for p in positions], positions=positions)
+    outputs = [p[:, 0] for p in positions]
+    fitted = quick(points=7, points_by=by).fit(None, outputs, positions=positions)
     sample = fitted.splits().train[0]
     seen = fitted.task.augmented(sample, torch.Generator().manual_seed(0))
     assert len(seen.positions) == 7
@@ -435,7 +439,7 @@ def test_inputs_outside_of_what_was_seen_are_told_by_name(random: np.random.Gene
     cases = triangles(random, 12)
     fitted = quick().fit(cases, "stress")
     far = cases[0].with_parameters({"load": 70.0})
-    with pytest.warns(OutsideTrainingWarning, match=r"plate_0: load is 70 to 70 and was 1\."):
+    with pytest.warns(OutsideTrainingWarning, match=r"plate_0: load is 70 and was 1\."):
         fitted.predict(far)
     assert fitted.outside([cases[0], far])[0] == []
     assert "load is 70" in fitted.outside(far)[0][0]
@@ -450,8 +454,12 @@ def fitted() -> tuple[Surrogate, Case]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"parameters": {}}, "plate_0: expected one of stress, shift, rim, got 'load'"),
-        ({"categories": {}}, "expected one of .*, got 'rim'"),
+        (
+            {"parameters": {}},
+            "plate_0: expected load, a number per case, as in training, got stress, shift, rim; "
+            "give it by a table of parameters, or by --set load=",
+        ),
+        ({"categories": {}}, "expected rim, on its points, as in training, got stress"),
         ({"categories": {"rim": np.full(25, 7)}}, r"expected rim among 0, 1, .*, got \[7\]"),
         ({"positions": np.zeros((25, 3))}, "expected positions in 2 dimensions, .*, got 3"),
     ],

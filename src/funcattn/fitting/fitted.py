@@ -112,20 +112,22 @@ class FittedSurrogate:
         found: dict[str, dict[str, float]] = json.loads(path.read_text())
         return found
 
-    def remarks(self) -> list[str]:
-        """What a reader should know about the errors, in sentences."""
+    def verdict(self) -> str:
+        """A sentence where a yardstick is no worse, else nothing."""
         mine = self.run.record["test"]["error"]
         better = [name for name, each in self.comparison.items() if each["error"] <= mine]
-        said = []
-        if better:
-            said.append(
-                f"Not better than {', '.join(better)}: give it more time or more cases, or use "
-                "that instead."
-            )
+        if not better:
+            return ""
+        return (
+            f"Not better than {', '.join(better)}: give it more time or more cases, or use that "
+            "instead."
+        )
+
+    def remarks(self) -> list[str]:
+        """What a reader should know about the errors, in sentences."""
         curve = self.run.folder / "learning_curve.json"
-        if curve.exists():
-            said.append(extrapolated(json.loads(curve.read_text())))
-        return said
+        more = extrapolated(json.loads(curve.read_text())) if curve.exists() else ""
+        return [said for said in (self.verdict(), more) if said]
 
     def learning_curve(self, shares: Sequence[float] = (0.25, 0.5)) -> dict[int, float]:
         """The validation error over the number of training cases, by fits to parts of them.
