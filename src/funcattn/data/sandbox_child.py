@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -87,6 +88,8 @@ def mesh_read(path: str, step: int | None) -> Answer:
         dataset = reader.read()
     # A file that could not be read often gives an empty mesh and a message only.
     _raise_messages()
+    if path.lower().endswith(".vtu"):
+        _check_lengths(path, dataset)
     grid = None
     facts: dict[str, Any] = {}
     if isinstance(dataset, pyvista.MultiBlock):
@@ -128,6 +131,26 @@ def mesh_read(path: str, step: int | None) -> Answer:
             if unit := _unit(values, name):
                 units[name] = unit
     return {**facts, "grid": grid, "units": units, "skipped": skipped}, arrays
+
+
+def _check_lengths(path: str, dataset: Any) -> None:
+    """Refuse arrays of text with more values than points or cells, which VTK cuts off in silence.
+
+    Those of programs that write the file by hand; arrays in binary are VTK's own work.
+    """
+    with open(path, "rb") as stream:
+        start = stream.read(2**16)
+        if b'format="ascii"' not in start or b"AppendedData" in start:
+            return
+    pieces = [each for _, each in ElementTree.iterparse(path) if each.tag == "Piece"]
+    if len(pieces) != 1:
+        return
+    for place, count in (("PointData", dataset.n_points), ("CellData", dataset.n_cells)):
+        for array in pieces[0].iterfind(f"{place}/DataArray[@format='ascii']"):
+            values = len((array.text or "").split())
+            expected = count * int(array.get("NumberOfComponents", "1"))
+            if values != expected:
+                raise WrongFileError(f"{values} values in {array.get('Name')}, not {expected}")
 
 
 def _beside(name: str) -> Any:
