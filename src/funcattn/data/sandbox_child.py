@@ -26,6 +26,8 @@ Answer = tuple[dict[str, Any], dict[str, Any]]
 class WrongFileError(Exception):
     """What the file is instead, in words."""
 
+    in_words = True
+
 
 def matlab_list(path: str) -> Answer:
     """Variables of a MATLAB file of format 5."""
@@ -62,6 +64,16 @@ def parquet_read(path: str) -> Answer:
     return {"words": words, "order": table.column_names}, arrays
 
 
+def rows_list(path: str) -> Answer:
+    """The number of rows of a table of Arrow or Parquet, and its columns."""
+    return {**_beside("sandbox_rows").described(path)}, {}
+
+
+def rows_read(path: str, row: int) -> Answer:
+    """The arrays of one row; words are left out."""
+    return {}, _beside("sandbox_rows").read_row(path, row)
+
+
 def mesh_times(path: str) -> Answer:
     """The times of a file with a series, none where there is no series."""
     try:
@@ -76,11 +88,7 @@ def mesh_read(path: str, step: int | None) -> Answer:
     import pyvista
 
     if path.lower().endswith(".msh"):
-        gmsh = _beside("sandbox_gmsh")
-        try:
-            dataset = gmsh.read_gmsh(path)
-        except gmsh.GmshError as error:
-            raise WrongFileError(str(error)) from None
+        dataset = _beside("sandbox_gmsh").read_gmsh(path)
     else:
         reader = _reader(path)
         if step is not None:
@@ -124,7 +132,8 @@ def mesh_read(path: str, step: int | None) -> Answer:
     for kind, values in kinds.items():
         for name in values:
             array = np.asarray(values[name])
-            if name.startswith("vtk") or array.dtype.kind not in "fiub":
+            marks = name in ("ispatch", "issurface")  # of VTK's reader of CGNS
+            if name.startswith("vtk") or marks or array.dtype.kind not in "fiub":
                 skipped.append(name)
                 continue
             arrays[f"{kind}:{name}"] = array
@@ -155,6 +164,8 @@ def _check_lengths(path: str, dataset: Any) -> None:
 
 def _beside(name: str) -> Any:
     """A module beside this file, without the package."""
+    if name in sys.modules:
+        return sys.modules[name]
     spec = spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -273,10 +284,17 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
     "mesh_read": mesh_read,
     "mesh_times": mesh_times,
     "parquet_read": parquet_read,
+    "rows_list": rows_list,
+    "rows_read": rows_read,
 }
 
 
-LIBRARIES = {"matlab": ["scipy.io"], "mesh": ["pyvista"], "parquet": ["pyarrow.parquet"]}
+LIBRARIES = {
+    "matlab": ["scipy.io"],
+    "mesh": ["pyvista"],
+    "parquet": ["pyarrow.parquet"],
+    "rows": ["pyarrow.parquet"],
+}
 """What each kind of operation needs."""
 
 
@@ -327,13 +345,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             files[name] = f"{number}.npy"
             np.save(Path(request["folder"], files[name]), array, allow_pickle=False)
         return {"facts": facts, "files": files}
-    except WrongFileError as error:
-        return {"wrong": str(error)}
     except ModuleNotFoundError as error:
         return {"missing": str(error.name)}
     except MemoryError:
         return {"wrong": f"one that needs more than {request['memory']} bytes of memory"}
     except Exception as error:
+        if getattr(error, "in_words", False):
+            return {"wrong": str(error)}
         words = f"{type(error).__name__}: {_shortened(str(error))}"
         return {"wrong": f"one that is cut short or damaged, or of another kind ({words})"}
     finally:

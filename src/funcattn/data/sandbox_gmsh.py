@@ -32,6 +32,8 @@ TYPES: dict[int, tuple[int, int, tuple[int, ...]]] = {
 class GmshError(Exception):
     """What the file is instead, in words."""
 
+    in_words = True
+
 
 @dataclass
 class Parts:
