@@ -1,6 +1,23 @@
+import pytest
 import torch
 
-from funcattn.tasks.subsets import farthest_points, random_points
+from funcattn.tasks.subsets import coarser_grid, farthest_points, random_points
+
+
+@pytest.mark.parametrize("grid", [(50,), (31, 20), (9, 8, 7), (3, 400)], ids=str)
+def test_a_coarser_grid_is_evenly_spaced_and_starts_anywhere(grid: tuple[int, ...]) -> None:
+    random = torch.Generator().manual_seed(0)
+    starts = set()
+    for _ in range(20):
+        places, coarse = coarser_grid(grid, 40, random)
+        assert len(places) == len(set(places.tolist())) == torch.tensor(coarse).prod() <= 40
+        along = torch.stack(torch.unravel_index(places, grid)).reshape(len(grid), *coarse)
+        for axis, indices in enumerate(along):
+            line = indices.movedim(axis, 0).reshape(coarse[axis], -1)
+            assert (line == line[:, :1]).all()  # the same along the other axes
+            assert len(line[:, 0].diff().unique()) <= 1
+        starts.add(int(places[0]))
+    assert len(starts) > 1
 
 
 def test_random_points_are_some_of_all_and_each_once() -> None:

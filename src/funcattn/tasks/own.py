@@ -21,7 +21,7 @@ from funcattn.problem import Field, PictureKind, Problem
 from funcattn.settings import DataSettings, Profile, RunSettings
 from funcattn.tasks.base import BOTH, Changes, Network, Side, Splits, Task, register_task
 from funcattn.tasks.fields import known_accuracy, known_cross_entropy, root_mean_square_error
-from funcattn.tasks.subsets import Subset, farthest_points, random_points
+from funcattn.tasks.subsets import Subset, coarser_grid, farthest_points, random_points
 
 Kind = Literal["steady", "steps", "times"]
 Weights = Literal["none", "grid", "mesh", "given"]
@@ -267,6 +267,9 @@ class Own(Task[OwnData]):
             )
         if self.data.subset is None or len(sample.positions) <= self.data.subset:
             return sample
+        if sample.grid is not None:
+            rows, grid = coarser_grid(sample.grid, self.data.subset, random)
+            return replace(rows_of_sample(sample, rows), grid=grid)
         if self.data.subset_by == "random":
             count = len(sample.positions)
             return rows_of_sample(sample, random_points(count, self.data.subset, random))

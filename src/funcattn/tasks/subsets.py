@@ -1,8 +1,10 @@
 """Some points of many: what a visit in training sees of a large mesh.
 
-At random, or each as far from the others as can be, which covers thin regions with few points too.
+Of a grid, a coarser one. Of other point sets, points at random, or each as far from the others as
+can be, which covers thin regions with few points too.
 """
 
+import math
 from typing import Literal
 
 import torch
@@ -17,6 +19,36 @@ the size of the mesh."""
 def random_points(count: int, chosen: int, random: torch.Generator) -> Tensor:
     """Places (chosen,) of points among `count`."""
     return torch.randperm(count, generator=random)[:chosen]
+
+
+def coarser_grid(
+    grid: tuple[int, ...], most: int, random: torch.Generator
+) -> tuple[Tensor, tuple[int, ...]]:
+    """Places of a grid's points, every k-th along each axis from a random start, and their grid.
+
+    k is the least with which `most` points suffice; an axis keeps two points at least.
+
+    >>> places, coarse = coarser_grid((6, 4), 6, torch.Generator().manual_seed(0))
+    >>> coarse
+    (3, 2)
+    """
+    stride = 1
+    while math.prod(_lengths(grid, stride)) > most and stride < max(grid):
+        stride += 1
+    steps = [max(min(stride, length // 2), 1) for length in grid]
+    lengths = _lengths(grid, stride)
+    place = torch.zeros(1, dtype=torch.long)
+    for length, step, coarse in zip(grid, steps, lengths, strict=True):
+        spare = length - (coarse - 1) * step
+        start = int(torch.randint(spare, (1,), generator=random))
+        along = start + step * torch.arange(coarse)
+        place = (place[:, None] * length + along).flatten()
+    return place, lengths
+
+
+def _lengths(grid: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    """How many points are left of each axis, whatever the start."""
+    return tuple(length // max(min(stride, length // 2), 1) for length in grid)
 
 
 def farthest_points(
