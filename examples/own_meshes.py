@@ -30,7 +30,7 @@ def plate_mesh(radius: float, centre: Array, nodes: int) -> MeshTri:
     outside = np.linalg.norm(square.p - centre[:, None], axis=0) > radius
     cells = square.t[:, outside[square.t].all(0)]
     used, numbers = np.unique(cells, return_inverse=True)
-    mesh = MeshTri(square.p[:, used], numbers.reshape(cells.shape))
+    mesh = MeshTri(np.ascontiguousarray(square.p[:, used]), numbers.reshape(cells.shape))
     points, rim = mesh.p.copy(), mesh.boundary_nodes()
     rim = rim[((points[:, rim] > 0) & (points[:, rim] < 1)).all(0)]
     away = points[:, rim] - centre[:, None]
@@ -57,7 +57,7 @@ def solved(mesh: MeshTri, pull: float) -> tuple[Array, Array]:
 
 
 def write_plates(folder: Path, count: int, nodes: int, seed: int = 0) -> Path:
-    """The files, and a table of the pulls."""
+    """The files, and a table of the pulls beside the folder."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
     rows = ["file,pull"]
@@ -88,14 +88,14 @@ def main(folder: Path, count: int = 60, nodes: int = 24, fit: tuple[str, ...] = 
     write_plates(folder / "plates", count, nodes)
     funcattn(folder, "inspect", "plates", "--parameters", "pulls.csv")
     funcattn(folder, "fit", "plates.toml", *(fit or ("--budget", "3min")))
-    new = folder / "new"
-    write_plates(new, 1, nodes, seed=1)
-    words = ("new/plate_000.vtu", "-o", "predicted.vtu", "--set", "pull=1.2")
+    write_plates(folder / "new" / "plates", 1, nodes, seed=1)
+    words = ("new/plates", "-o", "predicted", "--parameters", "new/pulls.csv")
     funcattn(folder, "predict", "runs/plates", *words)
-    predicted = pyvista.read(folder / "predicted.vtu")
-    assert predicted.n_cells == pyvista.read(new / "plate_000.vtu").n_cells
+    file = "plates/plate_000.vtu"
+    predicted = pyvista.read(folder / "predicted" / "plate_000.vtu")
+    assert predicted.n_cells == pyvista.read(folder / "new" / file).n_cells
     print(predicted.array_names)
-    return folder / "predicted.vtu"
+    return folder / "predicted" / "plate_000.vtu"
 
 
 if __name__ == "__main__":

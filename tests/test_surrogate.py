@@ -1,13 +1,13 @@
-import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from sklearn.base import clone
 
 import funcattn
 from funcattn.data.cases import Case, Cells
@@ -351,13 +351,21 @@ def test_training_ends_when_patience_does(random: np.random.Generator) -> None:
 def test_settings_are_got_set_and_cloned() -> None:
     made = Surrogate(budget="3 min", seed=4, network=SMALL)
     assert made.get_params()["seed"] == 4
-    clone = type(made)(**copy.deepcopy(made.get_params()))
-    assert clone.get_params() == made.get_params()
+    copied = clone(made)
+    assert copied is not made
+    assert copied.get_params() == made.get_params()
     assert made.set_params(seed=5) is made
     assert made.seed == 5
     with pytest.raises(ValueError, match=r"expected one of model, .*, got 'sed'"):
         made.set_params(sed=1)
     assert repr(Surrogate(seed=2)) == "Surrogate(seed=2)"
+
+
+def test_scikit_learn_clones_it_without_what_it_learned(random: np.random.Generator) -> None:
+    inputs, outputs = waves(random, 16, 6)
+    fitted = quick(yardsticks=False).fit(inputs, outputs)
+    with pytest.raises(ValueError, match="expected one that was fitted"):
+        clone(fitted).predict(inputs)
 
 
 def test_what_is_not_fitted_says_so() -> None:
@@ -409,13 +417,42 @@ def test_the_report_shows_yardsticks_and_worst_cases(
 # Large cases
 
 
-def test_steps_see_some_points_and_predictions_all(random: np.random.Generator) -> None:
+@pytest.mark.parametrize("by", ["random", "farthest"])
+def test_steps_see_some_points_and_predictions_all(
+    random: np.random.Generator, by: Literal["random", "farthest"]
+) -> None:
     positions = clouds(random, 12)
-    fitted = quick(points=7).fit(None, [p[:, 0] for p in positions], positions=positions)
+    outputs = [p[:, 0] for p in positions]
+    fitted = quick(points=7, points_by=by).fit(None, outputs, positions=positions)
     sample = fitted.splits().train[0]
     seen = fitted.task.augmented(sample, torch.Generator().manual_seed(0))
     assert len(seen.positions) == 7
     assert len(fitted.predict(positions=positions[:1])[0]) == len(positions[0])
+
+
+@pytest.mark.parametrize("model", ["funcattn", "functional_operator"])
+@pytest.mark.parametrize("shape", [(12,), (6, 5), (4, 3, 5)], ids=str)
+def test_both_networks_take_grids_of_which_steps_see_a_part(
+    random: np.random.Generator, model: str, shape: tuple[int, ...]
+) -> None:
+    fields = random.normal(size=(12, *shape))
+    fitted = quick(model=model, points=15).fit(fields, fields, grid=shape)
+    sample = fitted.splits().train[0]
+    seen = fitted.task.augmented(sample, torch.Generator().manual_seed(0))
+    assert seen.grid is not None
+    assert len(seen.positions) == np.prod(seen.grid) <= 15
+    assert fitted.predict(fields[:2], grid=shape).shape == (2, *shape)
+
+
+@pytest.mark.parametrize("time", ["steps", "times"])
+def test_the_other_network_takes_clouds_and_series(
+    random: np.random.Generator, time: Literal["steps", "times"]
+) -> None:
+    positions = clouds(random, 12)
+    series = [random.normal(size=(len(p), 4)) for p in positions]
+    fitted = quick(model="functional_operator", time=time)
+    fitted.fit(None, series, positions=positions, times=np.arange(4.0))
+    assert fitted.run.finished
 
 
 def test_streamed_predictions_are_the_same(
@@ -435,7 +472,7 @@ def test_inputs_outside_of_what_was_seen_are_told_by_name(random: np.random.Gene
     cases = triangles(random, 12)
     fitted = quick().fit(cases, "stress")
     far = cases[0].with_parameters({"load": 70.0})
-    with pytest.warns(OutsideTrainingWarning, match=r"plate_0: load is 70 to 70 and was 1\."):
+    with pytest.warns(OutsideTrainingWarning, match=r"plate_0: load is 70 and was 1\."):
         fitted.predict(far)
     assert fitted.outside([cases[0], far])[0] == []
     assert "load is 70" in fitted.outside(far)[0][0]
@@ -450,8 +487,12 @@ def fitted() -> tuple[Surrogate, Case]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"parameters": {}}, "plate_0: expected one of stress, shift, rim, got 'load'"),
-        ({"categories": {}}, "expected one of .*, got 'rim'"),
+        (
+            {"parameters": {}},
+            "plate_0: expected load, a number per case, as in training, got stress, shift, rim; "
+            "give it by a table of parameters, or by --set load=",
+        ),
+        ({"categories": {}}, "expected rim, on its points, as in training, got stress"),
         ({"categories": {"rim": np.full(25, 7)}}, r"expected rim among 0, 1, .*, got \[7\]"),
         ({"positions": np.zeros((25, 3))}, "expected positions in 2 dimensions, .*, got 3"),
     ],

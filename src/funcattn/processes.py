@@ -33,6 +33,15 @@ def rank() -> int:
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
 
 
+def free_cores() -> int:
+    """Cores that this process may use and that have nothing to do now, one at least."""
+    ours = len(os.sched_getaffinity(0)) if _LINUX else os.cpu_count() or 1
+    if not hasattr(os, "getloadavg"):  # Windows does not tell
+        return ours
+    busy = round(os.getloadavg()[0])
+    return max(min(ours, (os.cpu_count() or 1) - busy), 1)
+
+
 def leashed(command: Sequence[str]) -> list[str]:
     """The command line of a program that ends with this process.
 

@@ -33,8 +33,9 @@ from funcattn.tasks.own import Kind, Own, OwnData
 from funcattn.tasks.own_data import describe
 from funcattn.tasks.own_samples import split_of, splits_of
 from funcattn.tasks.splitting import PARTS
+from funcattn.tasks.subsets import Subset
 from funcattn.training.run import Run, train
-from funcattn.training.setup import RunError
+from funcattn.training.setup import RunError, device_named
 from funcattn.training.signed import check_list, signed_file, write_signed
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Surrogate(FittedSurrogate):
     history: frames from which the next one is predicted.
     weights: whether sums over points use quadrature weights; None: where all cases have some.
     points: points of a case that a training step sees; None: all, or a part of large meshes.
+    points_by: how these are drawn: "random", or "farthest" from each other.
     patience: epochs without a better validation error after which training ends; None: never.
     warm_start: the folder of another run, whose weights are the start where their shapes fit.
     yardsticks: whether cheap predictions are made too, to compare with.
@@ -99,6 +101,7 @@ class Surrogate(FittedSurrogate):
         history: int = 1,
         weights: bool | None = None,
         points: int | None = None,
+        points_by: Subset = "random",
         patience: int | None = None,
         warm_start: str | Path | None = None,
         yardsticks: bool = True,
@@ -110,7 +113,8 @@ class Surrogate(FittedSurrogate):
         self.model, self.budget, self.epochs, self.batch = model, budget, epochs, batch
         self.rate, self.network, self.validation, self.test = rate, network, validation, test
         self.group_by, self.part_by, self.time, self.history = group_by, part_by, time, history
-        self.weights, self.points, self.patience = weights, points, patience
+        self.weights, self.points, self.points_by = weights, points, points_by
+        self.patience = patience
         self.warm_start, self.yardsticks, self.seed = warm_start, yardsticks, seed
         self.folder, self.device, self.verbose = folder, device, verbose
 
@@ -210,6 +214,7 @@ class Surrogate(FittedSurrogate):
             path=source or (str(data) if isinstance(data, str | Path) else None),
             table=str(parameters) if isinstance(parameters, str | Path) else None,
             subset=self.points or (SUBSET if _most_points(got.cases) > MANY_POINTS else None),
+            subset_by=self.points_by,
         )
         splits = splits_of(got.cases, own, places)
         started = (folder / "settings.json").exists()
@@ -297,26 +302,30 @@ class Surrogate(FittedSurrogate):
             np.save(aside, first.positions)
 
     @classmethod
-    def load(cls, folder: str | Path, *, accept_edited: bool = False) -> "Surrogate":
+    def load(
+        cls, folder: str | Path, device: str = "cpu", *, accept_edited: bool = False
+    ) -> "Surrogate":
         """A surrogate from the folder of its run, or from the file of `funcattn pack`.
 
-        It predicts without the data. accept_edited: as in `funcattn.load`.
+        It predicts without the data. device: where; auto, cpu, cuda, cuda:1, mps.
+        accept_edited: as in `funcattn.load`.
         """
+        where = device_named(device)
         run = Run(folder, accept_edited=accept_edited)
         if Path(folder).suffix != ".zip":
-            return cls._loaded(run, folder)
+            return cls._loaded(run, folder, where)
         owner = vars(run)["owner"] = Owner()
         run.folder = temporary_folder(owner)
         try:
             unpack(Path(folder), run.folder)
             if not accept_edited:
                 check_list(run.folder)
-            return cls._loaded(run, folder)
+            return cls._loaded(run, folder, where)
         except (FuncattnError, ValueError) as error:  # about the file, not where it was unpacked
             raise RunError(str(error).replace(str(run.folder), str(folder))) from error
 
     @classmethod
-    def _loaded(cls, run: Run, folder: str | Path) -> "Surrogate":
+    def _loaded(cls, run: Run, folder: str | Path, where: torch.device) -> "Surrogate":
         settings = run.settings
         if not isinstance(settings.data, OwnData):
             raise ValueError(
@@ -325,7 +334,7 @@ class Surrogate(FittedSurrogate):
             )
         surrogate = cls(model=settings.model, seed=settings.seed, folder=folder)
         surrogate._adopt(run, Own(settings))
-        _ = run.network  # a run without trained weights is refused here
+        run.network.to(where)  # a run without trained weights is refused here
         return surrogate
 
 
@@ -362,8 +371,8 @@ def load(
     if not isinstance(run, Run):
         path = Path(run)
         if path.suffix == ".zip":
-            return Surrogate.load(path, accept_edited=accept_edited)
+            return Surrogate.load(path, device, accept_edited=accept_edited)
         run = Run(path, accept_edited=accept_edited)
     if isinstance(run.settings.data, OwnData):
-        return Surrogate.load(run.folder, accept_edited=run.accept_edited)
+        return Surrogate.load(run.folder, device, accept_edited=run.accept_edited)
     return load_benchmark(run, device, accept_edited=accept_edited)

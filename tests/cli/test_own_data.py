@@ -1,5 +1,6 @@
 """From a folder of people's cases to predicted files, by the command."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_inspect_fit_predict_report_and_pack(call: Call, cases: Path) -> None:
     new = ("clouds/cloud_3.npz", "-o", "out.npz", "--set", "load=0.5")
     code, _, wrong = call("predict", "runs/clouds", *new)
     assert code == 0, wrong
+    for words, message in (
+        (("--set", "lod=1"), "--set: expected one of load, got 'lod'; did you mean load?"),
+        ((), "cloud_3.npz: expected load, a number per case, as in training, got stress; give it"),
+        (("--device", "abacus"), "device: expected one of auto, cpu"),
+        (("--streamed",), "--streamed, --scratch: expected a benchmark's run, got one on own data"),
+    ):
+        code, _, wrong = call("predict", "runs/clouds", *new[:3], *words)
+        assert code == 1
+        assert message in wrong
     got = dict(np.load("out.npz"))
     np.testing.assert_allclose(got["stress_error"], got["stress_predicted"] - got["stress"])
 
@@ -58,6 +68,22 @@ def test_inspect_fit_predict_report_and_pack(call: Call, cases: Path) -> None:
     everything = ("clouds", "-o", "all", "--parameters", "loads.csv")
     assert call("predict", "clouds.zip", *everything)[0] == 0
     assert len(list(Path("all").glob("*.npz"))) == 12
+
+
+def test_the_cores_that_are_free_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from funcattn.cli import _threads, commands
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    found = []
+    for load in (0.3, 4.6, 40.0):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        found.append(_threads(commands.Fit))
+    assert found == [6, 3, 1]
+    assert _threads(commands.Train) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert _threads(commands.Fit) == _threads(commands.Train) == 5
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Any, get_args
 import tyro
 
 from funcattn._version import __version__
-from funcattn.cli.commands import DONE_IN, Command
+from funcattn.cli.commands import DONE_IN, ON_OWN_DATA, Command
 from funcattn.cli.guard import one_line_errors
 from funcattn.cli.terminal import console
+from funcattn.processes import free_cores
 
 
 @one_line_errors
@@ -24,9 +25,19 @@ def main() -> None:
     command: Any = getattr(done_in, type(asked).__name__)
     import torch
 
-    # Threads of one process that fight for busy cores are slower than one thread.
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_num_threads(_threads(type(asked)))
     command(**vars(asked)).run(rest, console())
+
+
+def _threads(command: type) -> int:
+    """Those of OMP_NUM_THREADS; else, of commands on own data, as many as there are free cores.
+
+    Threads of one process that fight for busy cores are slower than one thread. Benchmarks are
+    trained with one, so that their numbers are the same everywhere.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return int(os.environ["OMP_NUM_THREADS"])
+    return free_cores() if command in ON_OWN_DATA else 1
 
 
 def _asked(words: list[str]) -> tuple[Any, list[str]]:

@@ -430,3 +430,5 @@ DONE_IN: dict[type, str] = {
     Export: "export",
 }
 """Modules of this package."""
+ON_OWN_DATA = (Fit, Predict, Report)
+"""They use all cores that are free."""

@@ -47,6 +47,7 @@ class Fit(commands.Fit):
             history=plan.history,
             weights=plan.weights,
             points=plan.points,
+            points_by=plan.points_by,
             patience=plan.patience,
             warm_start=plan.warm_start,
             yardsticks=plan.yardsticks,

@@ -57,7 +57,12 @@ class Predict(commands.Predict):
         from funcattn.fitting.predicting import predict_files, settings_of
         from funcattn.surrogate import Surrogate
 
-        surrogate = Surrogate.load(self.run_folder, accept_edited=self.accept_edited)
+        if self.streamed or self.scratch is not None:
+            raise ValueError(
+                "--streamed, --scratch: expected a benchmark's run, got one on own data, which "
+                "predicts large meshes chunk by chunk by itself"
+            )
+        surrogate = Surrogate.load(self.run_folder, self.device, accept_edited=self.accept_edited)
         for path in predict_files(
             surrogate,
             self.input,

@@ -67,7 +67,7 @@ def check_file(path: Path) -> None:
         return
     if path.exists():
         raise FileError(path, "a file", "a folder or a device", "give the path of a file")
-    raise FileNotFoundError(2, "No such file", str(path))
+    raise FileNotFoundError(2, "No such file: expected one, got nothing", str(path))
 
 
 @contextmanager

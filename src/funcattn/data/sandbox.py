@@ -33,7 +33,6 @@ _INSTALL = {
     "vtkmodules": "pip install 'funcattn[mesh]'",
     "pyarrow": "pip install 'funcattn[tables]'",
     "scipy": "pip install 'funcattn[pde]'",
-    "meshio": "export the mesh from Gmsh as .vtk, or pip install meshio",
 }
 
 

@@ -12,8 +12,10 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -27,6 +29,8 @@ _TRIED = 2**24
 
 class WrongFileError(Exception):
     """What the file is instead, in words."""
+
+    in_words = True
 
 
 def matlab_list(path: str) -> Answer:
@@ -98,6 +102,16 @@ def parquet_read(path: str) -> Answer:
     return {"words": words, "order": table.column_names}, arrays
 
 
+def rows_list(path: str) -> Answer:
+    """The number of rows of a table of Arrow or Parquet, and its columns."""
+    return {**_beside("sandbox_rows").described(path)}, {}
+
+
+def rows_read(path: str, row: int) -> Answer:
+    """The arrays of one row; words are left out."""
+    return {}, _beside("sandbox_rows").read_row(path, row)
+
+
 def mesh_times(path: str) -> Answer:
     """The times of a file with a series, none where there is no series."""
     try:
@@ -112,9 +126,7 @@ def mesh_read(path: str, step: int | None) -> Answer:
     import pyvista
 
     if path.lower().endswith(".msh"):
-        import meshio  # noqa: F401
-
-        dataset = pyvista.read(path)
+        dataset = _beside("sandbox_gmsh").read_gmsh(path)
     else:
         reader = _reader(path)
         if step is not None:
@@ -122,6 +134,8 @@ def mesh_read(path: str, step: int | None) -> Answer:
         dataset = reader.read()
     # A file that could not be read often gives an empty mesh and a message only.
     _raise_messages()
+    if path.lower().endswith(".vtu"):
+        _check_lengths(path, dataset)
     grid = None
     facts: dict[str, Any] = {}
     if isinstance(dataset, pyvista.MultiBlock):
@@ -156,13 +170,47 @@ def mesh_read(path: str, step: int | None) -> Answer:
     for kind, values in kinds.items():
         for name in values:
             array = np.asarray(values[name])
-            if name.startswith("vtk") or array.dtype.kind not in "fiub":
+            marks = name in ("ispatch", "issurface")  # of VTK's reader of CGNS
+            if name.startswith("vtk") or marks or array.dtype.kind not in "fiub":
                 skipped.append(name)
                 continue
             arrays[f"{kind}:{name}"] = array
             if unit := _unit(values, name):
                 units[name] = unit
     return {**facts, "grid": grid, "units": units, "skipped": skipped}, arrays
+
+
+def _check_lengths(path: str, dataset: Any) -> None:
+    """Refuse arrays of text with more values than points or cells, which VTK cuts off in silence.
+
+    Those of programs that write the file by hand; arrays in binary are VTK's own work.
+    """
+    with open(path, "rb") as stream:
+        start = stream.read(2**16)
+        if b'format="ascii"' not in start or b"AppendedData" in start:
+            return
+    pieces = [each for _, each in ElementTree.iterparse(path) if each.tag == "Piece"]
+    if len(pieces) != 1:
+        return
+    for place, count in (("PointData", dataset.n_points), ("CellData", dataset.n_cells)):
+        for array in pieces[0].iterfind(f"{place}/DataArray[@format='ascii']"):
+            values = len((array.text or "").split())
+            expected = count * int(array.get("NumberOfComponents", "1"))
+            if values != expected:
+                raise WrongFileError(f"{values} values in {array.get('Name')}, not {expected}")
+
+
+def _beside(name: str) -> Any:
+    """A module beside this file, without the package."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look
+    spec.loader.exec_module(module)
+    return module
 
 
 def _reader(path: str) -> Any:
@@ -275,6 +323,8 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
     "mesh_read": mesh_read,
     "mesh_times": mesh_times,
     "parquet_read": parquet_read,
+    "rows_list": rows_list,
+    "rows_read": rows_read,
 }
 
 
@@ -283,6 +333,7 @@ LIBRARIES = {
     "matlab": ["scipy.io"],
     "mesh": ["pyvista"],
     "parquet": ["pyarrow.parquet"],
+    "rows": ["pyarrow.parquet"],
 }
 """What each kind of operation needs."""
 
@@ -334,13 +385,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             files[name] = f"{number}.npy"
             np.save(Path(request["folder"], files[name]), array, allow_pickle=False)
         return {"facts": facts, "files": files}
-    except WrongFileError as error:
-        return {"wrong": str(error)}
     except ModuleNotFoundError as error:
         return {"missing": str(error.name)}
     except MemoryError:
         return {"wrong": f"one that needs more than {request['memory']} bytes of memory"}
     except Exception as error:
+        if getattr(error, "in_words", False):
+            return {"wrong": str(error)}
         words = f"{type(error).__name__}: {_shortened(str(error))}"
         return {"wrong": f"one that is cut short or damaged, or of another kind ({words})"}
     finally:

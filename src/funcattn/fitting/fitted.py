@@ -116,26 +116,34 @@ class FittedSurrogate:
         found: dict[str, dict[str, float]] = read_json(self.run.file(path.name), shape)
         return found
 
-    def remarks(self) -> list[str]:
-        """What a reader should know about the errors, in sentences."""
+    def verdict(self) -> str:
+        """A sentence where a yardstick is no worse, else nothing."""
         mine = self.run.record["test"]["error"]
         better = [name for name, each in self.comparison.items() if each["error"] <= mine]
-        said = []
-        if better:
-            said.append(
-                f"Not better than {', '.join(better)}: give it more time or more cases, or use "
-                "that instead."
-            )
+        if not better:
+            return ""
+        return (
+            f"Not better than {', '.join(better)}: give it more time or more cases, or use that "
+            "instead."
+        )
+
+    def remarks(self) -> list[str]:
+        """What a reader should know about the errors, in sentences."""
         curve = self.run.folder / "learning_curve.json"
-        if curve.exists():
-            errors = read_json(self.run.file(curve.name), {...: float})
-            if not all(re.fullmatch("[1-9][0-9]{0,9}", count) for count in errors):
-                raise RunError(
-                    f"{curve}: expected errors by numbers of cases, got {shown(list(errors))}; "
-                    "bring the original file back, or remove it"
-                )
-            said.append(extrapolated(errors))
-        return said
+        more = extrapolated(self.curve) if curve.exists() else ""
+        return [said for said in (self.verdict(), more) if said]
+
+    @property
+    def curve(self) -> dict[str, float]:
+        """The validation error by the number of training cases, as `learning_curve` kept it."""
+        path = self.run.folder / "learning_curve.json"
+        errors: dict[str, float] = read_json(self.run.file(path.name), {...: float})
+        if not all(re.fullmatch("[1-9][0-9]{0,9}", count) for count in errors):
+            raise RunError(
+                f"{path}: expected errors by numbers of cases, got {shown(list(errors))}; "
+                "bring the original file back, or remove it"
+            )
+        return errors
 
     def learning_curve(self, shares: Sequence[float] = (0.25, 0.5)) -> dict[int, float]:
         """The validation error over the number of training cases, by fits to parts of them.

@@ -11,7 +11,6 @@ from funcattn.files import write_bytes
 from funcattn.viz import Panel, Row, canvas, point_rows
 
 MOST_FIELDS = 5
-POINTS_DRAWN = 5_000
 
 
 def draw_cases(path: Path, cases: Cases, count: int = 3) -> None:
@@ -30,7 +29,15 @@ def draw_cases(path: Path, cases: Cases, count: int = 3) -> None:
         ]
         if panels:
             rows.append(
-                Row(case.name, canvas(case.positions, case.grid, most=POINTS_DRAWN), panels)
+                Row(
+                    case.name,
+                    canvas(
+                        case.positions,
+                        case.grid,
+                        corners=None if case.cells is None else case.cells.triangles(),
+                    ),
+                    panels,
+                )
             )
     if not rows:
         return

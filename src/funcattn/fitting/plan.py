@@ -10,6 +10,7 @@ from typing import Any, Literal
 from funcattn.data.cases import Cases, Report
 from funcattn.files import write_text
 from funcattn.settings import changed
+from funcattn.tasks.subsets import Subset
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class FitPlan:
     """Whether sums over points use quadrature weights; not said: where all cases have some."""
     points: int | None = None
     """Points of a case that a step sees; not said: all, or a part of large meshes."""
+    points_by: Subset = "random"
+    """How they are drawn: random, or farthest from each other."""
     patience: int | None = None
     """Epochs without a better validation after which training ends."""
     warm_start: str | None = None

@@ -9,6 +9,7 @@ import numpy as np
 
 from funcattn.arrays import Array
 from funcattn.data.cases import Case, open_folder, write_case
+from funcattn.data.cases.case import unknown
 
 if TYPE_CHECKING:
     from funcattn.fitting.fitted import FittedSurrogate
@@ -46,6 +47,10 @@ def predict_files(
 
     target: a file where there is one case, else a folder, whose files are named after the cases.
     """
+    known = [each.name for each in surrogate.data.inputs if each.kind == "parameter"]
+    for name in numbers or {}:
+        if name not in known:
+            raise ValueError(f"--set: {unknown(name, known)}")
     cases = open_folder(str(source), parameters=parameters)
     many = len(cases) > 1 or source.is_dir()
     if not many and target.suffix.lower() not in ENDINGS:

@@ -79,9 +79,9 @@ def outside(sample: Sample, own: OwnData, network: NormalisedNetwork) -> list[st
         slack = 0.1 * (high - low) + 1e-6 * max(abs(low), abs(high))
         lowest, highest = float(column.min()), float(column.max())
         if lowest < low - slack or highest > high + slack:
-            found.setdefault(
-                name,
-                f"{name} is {lowest + by:.4g} to {highest + by:.4g} and was {low + by:.4g} to "
-                f"{high + by:.4g} in training",
-            )
+            now = f"{lowest + by:.4g}"
+            if highest > lowest:
+                now += f" to {highest + by:.4g}"
+            before = f"{low + by:.4g} to {high + by:.4g}"
+            found.setdefault(name, f"{name} is {now} and was {before} in training")
     return list(found.values())

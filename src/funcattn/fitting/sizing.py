@@ -115,14 +115,14 @@ def seconds_per_epoch(settings: RunSettings, splits: Splits) -> float:
 def extrapolated(curve: Mapping[str, float]) -> str:
     """What twice the cases would give, by a power law through the last two errors of the curve.
 
-    >>> extrapolated({"20": 0.4, "40": 0.2})
-    'With 20 cases the validation error was 0.4, with 40 0.2; twice the cases would give about 0.1.'
+    >>> extrapolated({"20": 0.4, "40": 0.2}).split("; ")[1]
+    'twice the cases would give about 10 %.'
     """
     points = sorted((int(count), error) for count, error in curve.items())
     shown = ", ".join(
-        f"with {count} {error:.3g}"
+        f"with {count} {100 * error:.3g} %"
         if place
-        else f"With {count} cases the validation error was {error:.3g}"
+        else f"With {count} cases the validation error was {100 * error:.3g} %"
         for place, (count, error) in enumerate(points)
     )
     if len(points) < 2 or not all(0 < error < math.inf for _, error in points):
@@ -131,4 +131,4 @@ def extrapolated(curve: Mapping[str, float]) -> str:
     slope = (math.log(last) - math.log(before)) / math.log(m / n)
     if slope >= 0:
         return f"{shown}; more cases did not help."
-    return f"{shown}; twice the cases would give about {last * 2**slope:.2g}."
+    return f"{shown}; twice the cases would give about {100 * last * 2**slope:.2g} %."

@@ -21,6 +21,7 @@ from funcattn.problem import Field, PictureKind, Problem
 from funcattn.settings import DataSettings, Profile, RunSettings
 from funcattn.tasks.base import BOTH, Changes, Network, Side, Splits, Task, register_task
 from funcattn.tasks.fields import known_accuracy, known_cross_entropy, root_mean_square_error
+from funcattn.tasks.subsets import Subset, coarser_grid, farthest_points, random_points
 
 Kind = Literal["steady", "steps", "times"]
 Weights = Literal["none", "grid", "mesh", "given"]
@@ -97,7 +98,9 @@ class OwnData(DataSettings):
     weights: Weights = "none"
     """Quadrature weights of the points: computed on grids, from cells of meshes, or given."""
     subset: int | None = None
-    """Points of a case that a visit in training sees, drawn at random; None: all."""
+    """Points of a case that a visit in training sees, drawn anew each time; None: all."""
+    subset_by: Subset = "random"
+    """How they are drawn."""
 
     @property
     def output_channels(self) -> int:
@@ -264,9 +267,15 @@ class Own(Task[OwnData]):
             )
         if self.data.subset is None or len(sample.positions) <= self.data.subset:
             return sample
-        return rows_of_sample(
-            sample, torch.randperm(len(sample.positions), generator=random)[: self.data.subset]
-        )
+        if sample.grid is not None:
+            rows, grid = coarser_grid(sample.grid, self.data.subset, random)
+            return replace(rows_of_sample(sample, rows), grid=grid)
+        if self.data.subset_by == "random":
+            count = len(sample.positions)
+            return rows_of_sample(sample, random_points(count, self.data.subset, random))
+        rows, weights = farthest_points(sample.positions, self.data.subset, random, sample.weights)
+        sample = rows_of_sample(sample, rows)
+        return sample if sample.weights is None else replace(sample, weights=weights)
 
     def _some_steps(self, sample: Sample, random: torch.Generator) -> Sample:
         """The same case from a frame of its own on."""

@@ -12,6 +12,7 @@ from funcattn.arrays import Array
 from funcattn.data import Sample
 from funcattn.data.cases import Case, grid_weights
 from funcattn.data.cases.case import unknown
+from funcattn.registry import did_you_mean
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Given, OwnData
 from funcattn.tasks.splitting import PARTS, Part, split_cases
@@ -63,7 +64,16 @@ def sample_of(case: Case, data: OwnData, *, target: bool = True) -> Sample:
 def _input(case: Case, given: Given) -> Tensor:
     """One input as columns, (n width)."""
     if given.name not in case.names:
-        raise ValueError(f"{where(case)}: {unknown(given.name, case.names)}")
+        what = "a number per case" if given.kind == "parameter" else "on its points"
+        raise ValueError(
+            f"{where(case)}: expected {given.name}, {what}, as in training, got "
+            f"{', '.join(case.names) or 'nothing'}{did_you_mean(given.name, case.names)}"
+            + (
+                f"; give it by a table of parameters, or by --set {given.name}=..."
+                if given.kind == "parameter"
+                else ""
+            )
+        )
     if given.kind == "parameter":
         if given.name not in case.parameters:
             raise ValueError(
@@ -189,6 +199,10 @@ class CaseSamples(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.places)
 
+    def case(self, index: int) -> Case:
+        """The case of a sample."""
+        return self.cases[self.places[index]]
+
     @overload
     def __getitem__(self, index: int) -> Sample: ...
     @overload
@@ -197,7 +211,7 @@ class CaseSamples(Sequence[Sample]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if index not in self._kept:
-            sample = sample_of(self.cases[self.places[index]], self.data)
+            sample = sample_of(self.case(index), self.data)
             size = sum(t.nbytes for t in vars(sample).values() if isinstance(t, Tensor))
             if size > self._room:
                 return sample

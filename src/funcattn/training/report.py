@@ -1,6 +1,7 @@
 """The report of a finished run: its test, cases, curves, learned bases."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from funcattn.data import Sample, Store, collate
 from funcattn.nn import FunctionalAttention, inspect
+from funcattn.problem import Field
 from funcattn.tasks import Task
 from funcattn.training.loop import attention_layers
 from funcattn.training.run import Run
@@ -43,8 +45,8 @@ def describe_run(run: Run, store: Store, *, task: Task | None = None) -> RunRepo
     bases: dict[str, Floats] = {}
     for label, place in (("best", 0), ("median", len(ranking) // 2), ("worst", -1)):
         index = int(ranking[place])
-        prediction, seen = _look(task, run.network, samples[index])
-        cases.append(_case(task, label, float(errors[index]), samples[index], prediction))
+        case, seen = drawn_case(task, run.network, samples[index], label, float(errors[index]))
+        cases.append(case)
         bases = bases or seen
     layers = [name for name in history[0] if name.startswith("condition_")]
     hidden = {"settings", "test", "test_values"}
@@ -73,6 +75,14 @@ def describe_run(run: Run, store: Store, *, task: Task | None = None) -> RunRepo
             if name not in hidden
         },
     )
+
+
+def drawn_case(
+    task: Task, network: nn.Module, sample: Sample, label: str, error: float
+) -> tuple[Case, dict[str, Floats]]:
+    """A test sample beside its prediction, and the basis functions of each layer on it."""
+    prediction, bases = _look(task, network, sample)
+    return _case(task, label, error, sample, prediction), bases
 
 
 @torch.no_grad()
@@ -108,7 +118,19 @@ def _case(task: Task, label: str, error: float, sample: Sample, prediction: Tens
         prediction=(prediction.argmax(-1) if classes else prediction).numpy(),
         context=None if sample.context is None else sample.context.numpy(),
         on_body=None if sample.surface is None else (sample.surface > 0).numpy(),
+        input_names=_channel_names(task.problem.inputs, sample.values),
+        output_names=() if classes else _channel_names(task.problem.outputs, sample.target),
     )
+
+
+def _channel_names(fields: Sequence[Field], values: Tensor | None) -> tuple[str, ...]:
+    """A name with its unit per channel; none where these are not the channels of the fields."""
+    names = tuple(
+        f"{name} [{each.unit}]" if each.unit else name
+        for each in fields
+        for name in each.channel_names
+    )
+    return names if values is not None and len(names) == values.shape[-1] else ()
 
 
 def sample_picture(task: Task, store: Store, count: int = 3) -> Figure:

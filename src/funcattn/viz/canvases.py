@@ -171,10 +171,12 @@ def canvas(
     *,
     most: int = MOST_POINTS,
     on_body: npt.NDArray[np.bool_] | None = None,
+    corners: Labels | None = None,
 ) -> Canvas:
     """The way to draw fields on points (n s) that may form a grid; at most `most` are drawn.
 
     on_body (n,): which points lie on the surface of a body in the plane, whose inside stays blank.
+    corners (k 3): the triangles of a mesh in the plane, drawn as they are where all points can be.
 
     >>> import numpy as np
     >>> x, y = np.meshgrid(np.linspace(0, 1, 3), np.linspace(0, 2, 5), indexing="ij")
@@ -197,7 +199,7 @@ def canvas(
         drawn = drawn[np.argsort(x[drawn], kind="stable")]
         return Line(x[drawn], drawn, notes=notes)
     if space == 2:
-        return _cloud_canvas(positions, drawn, most, notes, on_body)
+        return _cloud_canvas(positions, drawn, most, notes, on_body, corners)
     if space == 3:
         drawn, thinned = _thinned(drawn, most)
         directions = widest_view(positions[drawn])
@@ -319,6 +321,7 @@ def _cloud_canvas(
     most: int,
     notes: tuple[str, ...],
     on_body: npt.NDArray[np.bool_] | None,
+    corners: Labels | None,
 ) -> Mesh:
     window, ratio, about_window = _window(positions[drawn])
     left, right, bottom, top = window
@@ -328,7 +331,13 @@ def _cloud_canvas(
     inside = drawn[_within(positions[drawn], window)]
     drawn, thinned = _thinned(drawn[near], most)
     points = positions[drawn]
-    corners = triangles(points)
+    if corners is None or thinned:
+        corners = triangles(points)
+    else:
+        place = np.full(len(positions), -1)
+        place[drawn] = np.arange(len(drawn))
+        corners = place[corners]
+        corners = corners[(corners >= 0).all(axis=1)]
     if on_body is not None:
         corners = corners[~on_body[drawn][corners].all(axis=1)]
     notes += about_window + thinned

@@ -54,6 +54,11 @@ class Case:
     """(m 2): places and values at which a function on a line was observed."""
     on_body: npt.NDArray[np.bool_] | None = None
     """(n,): which points lie on the surface of a body, whose inside stays blank."""
+    corners: npt.NDArray[np.int64] | None = None
+    """(k 3): the triangles of a mesh in the plane; otherwise they are found from the points."""
+    input_names: Sequence[str] = ()
+    """One per channel; empty: they are numbered."""
+    output_names: Sequence[str] = ()
 
     @property
     def labelled(self) -> bool:
@@ -131,7 +136,7 @@ def _fields(cases: Sequence[Case], picture: PictureKind) -> Iterator[Picture]:
             continue
         parts = [Row("input", place, inputs)] if inputs else []
         for number, panels in enumerate(outputs, start=1):
-            parts.append(Row(f"output {number}" if len(outputs) > 1 else "output", place, panels))
+            parts.append(Row(_output_name(case, number, len(outputs)), place, panels))
         caption = (
             f"{case_name(case).capitalize()}: {'inputs, ' if inputs else ''}truth, prediction and "
             f"absolute error. {_SHARED} {_remarks(picture, [case], [place])}"
@@ -180,7 +185,7 @@ def _lines(cases: Sequence[Case], picture: PictureKind) -> Iterator[Picture]:
                         None if case.context is None else floats(case.context),
                     )
                 )
-            which = f"Output {output + 1} of " if outputs > 1 else ""
+            which = f"{_output_name(having[0], output + 1, outputs)} of " if outputs > 1 else ""
             whose = ", ".join(case.name for case in drawn)
             seen = ", observations as dots" if any(c.context is not None for c in shown) else ""
             caption = (
@@ -196,7 +201,7 @@ def _frames(cases: Sequence[Case]) -> Iterator[Picture]:
         truth, prediction = (_frame_channels(part) for part in (case.truth, case.prediction))
         frames, outputs = truth.shape[1:]
         for output in range(min(MOST_CHANNELS, outputs)):
-            which = f", output {output + 1}" if outputs > 1 else ""
+            which = f", {_output_name(case, output + 1, outputs)}" if outputs > 1 else ""
             some = f"{MOST_FRAMES} of {frames} frames" if frames > MOST_FRAMES else "frames"
             caption = (
                 f"{case_name(case).capitalize()}{which}: {some} of truth, prediction and absolute "
@@ -209,7 +214,9 @@ def _frames(cases: Sequence[Case]) -> Iterator[Picture]:
 def case_canvas(case: Case, picture: PictureKind, *, most: int = MOST_POINTS) -> Canvas:
     """Where the fields of a case are drawn."""
     grid = None if picture == "cloud" else case.grid
-    return canvas(floats(case.positions), grid, most=most, on_body=case.on_body)
+    return canvas(
+        floats(case.positions), grid, most=most, on_body=case.on_body, corners=case.corners
+    )
 
 
 def case_name(case: Case) -> str:
@@ -227,8 +234,18 @@ def _input_panels(case: Case) -> list[Panel]:
     inputs = _shown_inputs(case)
     if inputs is None:
         return []
-    names = [f"input {c + 1}" for c in range(inputs.shape[1])] if inputs.shape[1] > 1 else ["input"]
-    return [Panel(name, inputs[:, c], colours="cividis") for c, name in enumerate(names)]
+    count = inputs.shape[1]
+    names = case.input_names or (
+        [f"input {c + 1}" for c in range(count)] if count > 1 else ["input"]
+    )
+    return [Panel(name, inputs[:, c], colours="cividis") for c, name in enumerate(names[:count])]
+
+
+def _output_name(case: Case, number: int, outputs: int) -> str:
+    """The name of a channel, which counts from 1."""
+    if case.output_names:
+        return case.output_names[number - 1]
+    return f"output {number}" if outputs > 1 else "output"
 
 
 def _output_panels(case: Case) -> list[list[Panel]]:

@@ -70,9 +70,13 @@ class TestATable:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("file,angle\nplate_1,1\nplate_2,2\n", "a column with the names of all cases"),
+            ("name,angle\na,1.5\nb,2.5\n", "a column with the names of all cases, like plate_1"),
+            (
+                "file,angle\nplate_1,1\nplate_2,2\n",
+                "a row for every case in the column file, got none for 1 of 3, such as plate_10",
+            ),
             ("file,angle\nplate_1,1\nplate_2,2\nplate_10,\n", "a finite number for every case"),
-            ("file,angle\nplate_1,1\nplate_1,2\nplate_2,3\nplate_10,4\n", "several for plate_1"),
+            ("file,angle\nplate_1,1\nplate_1,2\nplate_2,3\nplate_10,4\n", "2 for plate_1"),
             ("file,angle\nplate_1\n", "1 values in row 2, not 2"),
             ("", "no line of names"),
             ("a,a\n1,2\n", "columns of one name"),

@@ -120,14 +120,108 @@ def test_exodus_and_xdmf_files_are_read(tmp_path: Path) -> None:
         assert case.weights.sum() == pytest.approx(24.0)
 
 
-def test_a_gmsh_file_without_what_reads_it_says_what_to_do(tmp_path: Path) -> None:
-    import importlib.util
+GMSH_4 = """$MeshFormat
+4.1 0 8
+$EndMeshFormat
+$Entities
+1 1 1 0
+9 0 0 0 0
+1 0 0 0 1 0 0 1 7 2 9 -9
+1 0 0 0 1 1 0 1 5 1 1
+$EndEntities
+$Nodes
+2 5 1 9
+0 9 0 1
+9
+0.5 0.5 0
+2 1 0 4
+1
+2
+3
+4
+0 0 0
+1 0 0
+1 1 0
+0 1 0
+$EndNodes
+$Elements
+3 4 1 4
+0 9 15 1
+1 9
+1 1 1 1
+2 1 2
+2 1 2 2
+3 1 2 3
+4 1 3 4
+$EndElements
+"""
+GMSH_2 = """$MeshFormat
+2.2 0 8
+$EndMeshFormat
+$Nodes
+5
+9 0.5 0.5 0
+1 0 0 0
+2 1 0 0
+3 1 1 0
+4 0 1 0
+$EndNodes
+$Elements
+4
+1 15 2 0 9 9
+2 1 2 7 1 1 2
+3 2 2 5 1 1 2 3
+4 2 2 5 1 1 3 4
+$EndElements
+"""
+GMSH_DATA = """$NodeData
+1
+"u"
+1
+0.0
+3
+0
+1
+4
+4 40.0
+3 30.0
+2 20.0
+1 10.0
+$EndNodeData
+"""
 
-    if importlib.util.find_spec("meshio") is not None:
-        pytest.skip("meshio is there")
-    (tmp_path / "a.msh").write_text("$MeshFormat")
-    with pytest.raises(FileError, match=r"expected meshio.*export the mesh from Gmsh as \.vtk"):
-        read_mesh(tmp_path / "a.msh")
+
+class TestGmsh:
+    @pytest.mark.parametrize("words", [GMSH_4, GMSH_2], ids=["4.1", "2.2"])
+    def test_is_read_with_its_groups_and_fields(self, words: str, tmp_path: Path) -> None:
+        (tmp_path / "a.msh").write_text(words + GMSH_DATA)
+        case = read_mesh(tmp_path / "a.msh")
+        corners = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+        np.testing.assert_array_equal(case.positions, corners)  # not that of no cell
+        np.testing.assert_array_equal(case["u"], [10, 20, 30, 40])
+        # The edge at the bottom is group 7, the inside group 5.
+        np.testing.assert_array_equal(case["physical_group"], [7, 7, 5, 5])
+        assert case.cells is not None
+        np.testing.assert_array_equal(case.cells.types, [3, 5, 5])
+        np.testing.assert_allclose(case.weights, [1 / 3, 1 / 6, 1 / 3, 1 / 6])
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            ("hello", "format none; save it as format 4.1 or 2.2"),
+            (GMSH_4.replace("4.1 0 8", "3 0 8"), "format 3;"),
+            (GMSH_4[:200], "one that ends within Nodes"),
+            (GMSH_4.replace("2 1 0 4", "2 1 0 400"), "lines where 400 were announced"),
+            (GMSH_4.replace("4 1 3 4", "4 1 3 8"), "nodes that are not there"),
+            (GMSH_4.replace("2 1 2 2\n", "2 1 99 2\n"), "elements of type 99"),
+            (GMSH_4 + "\0", "one in binary; save it as text"),
+        ],
+        ids=["text", "format", "cut", "count", "nodes", "type", "binary"],
+    )
+    def test_that_is_damaged_says_how(self, words: str, message: str, tmp_path: Path) -> None:
+        (tmp_path / "a.msh").write_text(words)
+        with pytest.raises(FileError, match=rf"a\.msh: expected a mesh.* got .*{message}"):
+            read_mesh(tmp_path / "a.msh")
 
 
 FOAM = "FoamFile {{ version 2.0; format ascii; class {}; object {}; }}\n{}"

@@ -80,6 +80,10 @@ class ArrayFile(Mapping[str, LazyArray]):
         """Units by array, where the file has them."""
         return {}
 
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        """The names of the axes by array, where the file has them."""
+        return {}
+
     @classmethod
     def opened(cls, path: Path) -> "ArrayFile":
         """The file, if it can be opened."""
@@ -163,6 +167,18 @@ def _unpacked(values: Array, attributes: Mapping[str, Any]) -> Array:
 
 
 class _NetCdf4(_Hdf5):
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        found = {}
+        with open_hdf5(self.path) as file:
+            for name, each in hdf5_datasets(self.path, file).items():
+                # An axis is named after the data set that is its scale.
+                scales = [axis[0].name.rpartition("/")[2] for axis in each.dims if len(axis)]
+                if len(scales) == len(each.dims):
+                    found[name] = tuple(scales)
+                elif each.attrs.get("CLASS") == b"DIMENSION_SCALE" and each.ndim == 1:
+                    found[name] = (name,)
+        return {name: axes for name, axes in found.items() if name in self}
+
     def unpacked(self, dataset: Any, values: Array) -> Array:
         return _unpacked(values, dict(dataset.attrs))
 
@@ -194,6 +210,10 @@ class _NetCdf3(ArrayFile):
                 for name, each in file.variables.items()
                 if isinstance(each._attributes.get("units"), bytes)
             }
+
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        with reading(self.path, "a NetCDF file"), self._open() as file:
+            return {name: tuple(file.variables[name].dimensions) for name in self}
 
 
 class _Matlab(ArrayFile):
@@ -251,6 +271,17 @@ class _Zarr(ArrayFile):
                 for name, each in self._content.arrays()
                 if "units" in each.attrs
             }
+
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        with reading(self.path, "a Zarr group"):
+            found = {}
+            for name, each in self._content.arrays():
+                # By xarray, and in its way for the format 2 of Zarr.
+                named = getattr(each.metadata, "dimension_names", None)
+                named = named or each.attrs.get("_ARRAY_DIMENSIONS")
+                if name in self and (named or not each.ndim):
+                    found[name] = tuple(str(axis) for axis in named or ())
+            return found
 
 
 def open_arrays(path: str | Path) -> ArrayFile:

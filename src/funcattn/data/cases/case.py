@@ -60,6 +60,22 @@ class Cells:
         """The cell of each entry of the connectivity."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
+    def triangles(self) -> Indices | None:
+        """(m 3): the triangles, quadrilaterals and polygons cut into triangles, for pictures.
+
+        None where there are no such cells.
+        """
+        counts = np.diff(self.offsets)
+        found = []
+        for kind in (5, 7, 8, 9):
+            for count in np.unique(counts[self.types == kind]).tolist():
+                starts = self.offsets[:-1][(self.types == kind) & (counts == count)]
+                corners = self.connectivity[starts[:, None] + np.arange(count)]
+                if kind == 8:  # VTK's pixels go row by row, not around
+                    corners = corners[:, [0, 1, 3, 2]]
+                found += [corners[:, [0, i, i + 1]] for i in range(1, count - 1)]
+        return np.concatenate(found) if found else None
+
     def shared_out(self, sizes: Floats, points: int) -> Floats:
         """What is known per cell, shared out equally to the points of each cell."""
         per_point = sizes / np.maximum(np.diff(self.offsets), 1)

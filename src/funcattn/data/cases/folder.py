@@ -4,21 +4,23 @@ import glob
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from funcattn.arrays import Array
-from funcattn.data.cases import array_files, meshes
+from funcattn.data.cases import array_files, meshes, rows
 from funcattn.data.cases.case import Case, unknown
 from funcattn.data.cases.collection import Cases
+from funcattn.data.cases.known_folders import known_cases, plaid_time
 from funcattn.data.cases.layouts import cases_in
 from funcattn.data.cases.tables import joined_parameters
 from funcattn.data.foreign import FileError, reading
 
-SUFFIXES = (*meshes.SUFFIXES, *array_files.SUFFIXES)
+_ARRAYS = (*array_files.SUFFIXES, *rows.SUFFIXES)
+SUFFIXES = (*meshes.SUFFIXES, *_ARRAYS)
 CACHE_BYTES = 2**30
 """So much of what was read last is kept in memory."""
 
@@ -60,14 +62,15 @@ def open_folder(
         FileNotFoundError: there is nothing there.
         FileError, ValueError: files are of several kinds, or lack what is named.
     """
-    root, files = _found(path)
+    known = known_cases(Path(path)) if isinstance(path, str | Path) else []
+    places = [_Place(each.name, each.files, parameters=each.parameters) for each in known]
+    root, files = (Path(), []) if known else _found(path)
     groups = _numbered(files) if numbered else [(file,) for file in files]
-    places: list[_Place] = []
     for group in groups:
         name = _name(root, group[0])
         if len(group) > 1:
             places.append(_Place(re.sub(r"[._-]?\d+$", "", name), group))
-        elif group[0].suffix.lower() in array_files.SUFFIXES:
+        elif group[0].suffix.lower() in _ARRAYS:
             within = cases_in(
                 group[0], inputs=_known(group[0], inputs), outputs=_known(group[0], outputs)
             )
@@ -102,6 +105,8 @@ class _Place:
     files: tuple[Path, ...]
     within: Cases | None = None
     row: int = 0
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the folder tells of the case."""
 
 
 class Folder(Cases):
@@ -133,7 +138,7 @@ class Folder(Cases):
         if index in self._cache:
             self._cache.move_to_end(index)
             return self._cache[index]
-        case = self._reduced(self._read(index))
+        case = self._reduced(self._read(index)).with_parameters(self._places[index].parameters)
         if self._parameters is not None:
             case = case.with_parameters(self._parameters[index])
         for kind, names in (("inputs", self.inputs), ("outputs", self.outputs)):
@@ -155,7 +160,11 @@ class Folder(Cases):
         if place.within is not None:
             return replace(place.within[place.row], name=place.name)
         if len(place.files) > 1:
-            return meshes.read_mesh_series(place.files, place.name)
+            times = None
+            if place.files[0].suffix == ".cgns":
+                told = [plaid_time(file) for file in place.files]
+                times = None if None in told else [each for each in told if each is not None]
+            return meshes.read_mesh_series(place.files, place.name, times)
         return meshes.read_mesh(place.files[0], series=self._series, name=place.name)
 
     def _reduced(self, case: Case) -> Case:
@@ -260,6 +269,9 @@ def _in_folder(folder: Path) -> list[Path]:
         if any(each.suffix in (".xdmf", ".xmf") for each in files):
             files = [each for each in files if each.suffix not in (".h5", ".hdf5")]
         kinds = sorted({each.suffix.lower() for each in files})
+        if len(kinds) > 1 and ".parquet" in kinds:  # a table of parameters beside the cases
+            kinds.remove(".parquet")
+            files = [each for each in files if each.suffix.lower() != ".parquet"]
         if len(kinds) > 1:
             counts = [f"{sum(e.suffix.lower() == k for e in files)} {k}" for k in kinds]
             raise FileError(
@@ -311,5 +323,8 @@ def _numbered(files: Sequence[Path]) -> list[tuple[Path, ...]]:
 def _known(file: Path, names: Sequence[str]) -> list[str]:
     """Those names that are arrays of a file; others may be parameters of a table."""
     with reading(file, "a file of arrays"):
+        if file.suffix.lower() in rows.SUFFIXES:
+            columns = rows.columns_of(file)
+            return [name for name in names if name in columns]
         arrays = array_files.open_arrays(file)
         return [name for name in names if name in arrays]

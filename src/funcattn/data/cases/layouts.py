@@ -2,27 +2,29 @@
 
 one case    `positions` (n s), fields (n) or (n c), numbers without axes; what `write_case` writes
 stacked     arrays (N ...) of N cases, as `from_arrays` takes them
+labelled    axes with names and coordinates, as of xarray, see `funcattn.data.cases.labelled`
 PDEBench    `tensor` or fields (N t x ...), with `x-coordinate`, `t-coordinate`; or a group per case
+rows        a table of Arrow or Parquet with a case per row, see `funcattn.data.cases.rows`
 the_well    groups t0_fields, t1_fields, t2_fields (N t x ...), dimensions, scalars
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from funcattn.arrays import Array
 from funcattn.data.cases.array_files import ArrayFile, open_arrays
-from funcattn.data.cases.case import Case, Cells, grid_weights
+from funcattn.data.cases.case import Case
 from funcattn.data.cases.collection import Cases
 from funcattn.data.cases.from_arrays import from_arrays
+from funcattn.data.cases.labelled import is_labelled, labelled_cases
+from funcattn.data.cases.on_grid import on_grid
+from funcattn.data.cases.one_case import POSITIONS, case_of, positions_in
+from funcattn.data.cases.rows import SUFFIXES as ROWS
+from funcattn.data.cases.rows import cases_of_rows
 from funcattn.data.foreign import FileError, reading
 
-POSITIONS = ("positions", "points", "coordinates", "pos", "xyz", "nodes", "coords")
-_CELLS = ("connectivity", "offsets", "types")
-_FACES = ("face_connectivity", "face_offsets", "location_connectivity", "location_offsets")
 _PDEBENCH_AXES = ("x-coordinate", "y-coordinate", "z-coordinate")
 
 
@@ -39,6 +41,8 @@ def cases_in(path: str | Path, inputs: Sequence[str] = (), outputs: Sequence[str
         FileError: it cannot be read, or its arrays fit no layout.
     """
     path = Path(path)
+    if path.suffix.lower() in ROWS:
+        return cases_of_rows(path, inputs, outputs)
     file = open_arrays(path)
     for fits, cases in _LAYOUTS:
         if fits(file):
@@ -54,16 +58,8 @@ def cases_in(path: str | Path, inputs: Sequence[str] = (), outputs: Sequence[str
     )
 
 
-def _positions(file: Mapping[str, Any]) -> str | None:
-    """The array of positions of a file with one case."""
-    for name in POSITIONS:
-        if name in file and len(file[name].shape) == 2 and 1 <= file[name].shape[1] <= 3:
-            return name
-    return None
-
-
 def _is_case(file: ArrayFile) -> bool:
-    name = _positions(file)
+    name = positions_in(file)
     if name is None:
         return False
     points = file[name].shape[0]
@@ -79,72 +75,10 @@ def _one_case(file: ArrayFile, inputs: Sequence[str], outputs: Sequence[str]) ->
     def make(index: int) -> Case:
         del index
         with reading(file.path, "arrays of one case"):
-            return _read_case(file)
+            arrays = {name: np.asarray(file.read(name)) for name in file}
+            return case_of(arrays, file.path.stem, file.path, file.units())
 
     return Cases([file.path.stem], make, inputs=inputs, outputs=outputs)
-
-
-def _read_case(file: ArrayFile) -> Case:
-    arrays = {name: np.asarray(file.read(name)) for name in file}
-    name = _positions(file)
-    assert name is not None
-    positions = arrays.pop(name).astype(np.float64)
-    grid, times = arrays.pop("grid", None), arrays.pop("times", None)
-    weights, surface = (arrays.pop(key, None) for key in ("weights", "surface"))
-    cells = None
-    if all(f"cells.{key}" in arrays for key in _CELLS):
-        parts = {
-            key: arrays.pop(f"cells.{key}").astype(np.int64)
-            for key in (*_CELLS, *_FACES)
-            if f"cells.{key}" in arrays
-        }
-        connectivity, offsets, types = (parts.pop(key) for key in _CELLS)
-        cells = Cells(connectivity, offsets, types, parts)
-        bound = cells.connectivity
-        if bound.size and not 0 <= bound.min() <= bound.max() < len(positions):
-            raise ValueError("cells with points that are not there")
-        if cells.types.size and not 0 <= cells.types.min() <= cells.types.max() < 256:
-            raise ValueError("cells of unknown types")
-    file_positions = arrays.pop("cells.positions", None)
-    cell_fields = {
-        key.removeprefix("cells.field."): arrays.pop(key)
-        for key in list(arrays)
-        if key.startswith("cells.field.")
-    }
-    points = len(positions)
-    parameters: dict[str, float] = {}
-    fields: dict[str, Array] = {}
-    categories: dict[str, Array] = {}
-    for key, values in arrays.items():
-        if points != 1 and values.shape in ((), (1, 1)):
-            parameters[key] = float(values.reshape(()))
-        elif values.ndim == 0:
-            parameters[key] = float(values)
-        elif values.ndim == 1 and values.dtype.kind in "iub":
-            categories[key] = values.astype(np.int64)
-        else:
-            # MATLAB has no vectors, so that a field is a column there.
-            column = file.path.suffix == ".mat" and values.shape == (points, 1)
-            fields[key] = values[:, 0] if column else values
-    lengths = None if grid is None else tuple(int(length) for length in np.ravel(grid))
-    if weights is None and lengths is not None:
-        weights = grid_weights(positions, lengths)
-    return Case(
-        name=file.path.stem,
-        positions=positions,
-        fields=fields,
-        parameters=parameters,
-        categories=categories,
-        times=None if times is None else np.ravel(times).astype(np.float64),
-        grid=lengths,
-        weights=None if weights is None else np.ravel(weights).astype(np.float64),
-        surface=None if surface is None else np.ravel(surface).astype(np.float64),
-        units=file.units(),
-        cells=cells,
-        cell_fields=cell_fields,
-        file_positions=file_positions,
-        source=file.path,
-    )
 
 
 def _is_stacked(file: ArrayFile) -> bool:
@@ -215,9 +149,7 @@ def _pdebench(file: ArrayFile, inputs: Sequence[str], outputs: Sequence[str]) ->
                 if f"{group}/grid/{axis}" in file
             ]
             time = np.asarray(file[f"{group}/grid/t"]) if f"{group}/grid/t" in file else None
-            return _on_grid(
-                file, names[index], {"data": file.read(f"{group}/data")}, axes, time, {}
-            )
+            return on_grid(file, names[index], {"data": file.read(f"{group}/data")}, axes, time, {})
 
         return Cases(names, by_group, inputs=inputs, outputs=outputs)
     axes = [np.asarray(file[axis]) for axis in _PDEBENCH_AXES if axis in file]
@@ -232,53 +164,9 @@ def _pdebench(file: ArrayFile, inputs: Sequence[str], outputs: Sequence[str]) ->
         values = {name: file.read(name, index) for name in fields}
         if "tensor" in values and values["tensor"].shape[0] == 1 and "nu" in values:
             values["tensor"] = values["tensor"][0]  # Darcy flow, which is steady
-        return _on_grid(file, names[index], values, axes, time, {})
+        return on_grid(file, names[index], values, axes, time, {})
 
     return Cases(names, by_row, inputs=inputs, outputs=outputs)
-
-
-def _on_grid(
-    file: ArrayFile,
-    name: str,
-    values: Mapping[str, Array],
-    axes: Sequence[Array],
-    time: Array | None,
-    parameters: Mapping[str, float],
-) -> Case:
-    """A case of fields (*grid [c]) or (t *grid [c]) on a grid of straight lines."""
-    grid = tuple(len(axis) for axis in axes)
-    positions = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    positions = positions.reshape(-1, len(axes)).astype(np.float64)
-    points, steps = len(positions), 0
-    turned: dict[str, Array] = {}
-    steady: dict[str, Array] = {}
-    for label, each in values.items():
-        if each.shape[: len(grid)] == grid and each.ndim <= len(grid) + 1:
-            steady[label] = each.reshape(points, *each.shape[len(grid) :])
-            continue
-        if each.shape[1 : 1 + len(grid)] != grid or each.ndim > len(grid) + 2:
-            raise ValueError(f"{label} of shape {each.shape} on a grid {grid}")
-        steps = steps or each.shape[0]
-        # (t *grid ...) -> (n t ...)
-        turned[label] = np.moveaxis(
-            each.reshape(len(each), points, *each.shape[1 + len(grid) :]), 0, 1
-        )
-    times = None
-    if turned:
-        # PDEBench has one time more than frames in some files: the ends of its intervals.
-        times = np.arange(steps) if time is None or len(time) < steps else np.ravel(time)[:steps]
-        for label, each in steady.items():
-            turned[label] = np.broadcast_to(each[:, None], (points, steps, *each.shape[1:]))
-    return Case(
-        name=name,
-        positions=positions,
-        fields=turned or steady,
-        parameters=parameters,
-        grid=grid,
-        times=None if times is None else times.astype(np.float64),
-        weights=grid_weights(positions, grid),
-        source=file.path,
-    )
 
 
 def _is_the_well(file: ArrayFile) -> bool:
@@ -326,7 +214,7 @@ def _the_well(file: ArrayFile, inputs: Sequence[str], outputs: Sequence[str]) ->
             name: float(each[index] if len(each) == count else each[0])
             for name, each in scalars.items()
         }
-        return _on_grid(file, names[index], values, axes, time, parameters)
+        return on_grid(file, names[index], values, axes, time, parameters)
 
     return Cases(names, make, inputs=inputs, outputs=outputs)
 
@@ -338,5 +226,6 @@ _LAYOUTS: tuple[_Layout, ...] = (
     (_is_the_well, _the_well),
     (_is_pdebench, _pdebench),
     (_is_case, _one_case),
+    (is_labelled, labelled_cases),
     (_is_stacked, _stacked),
 )

@@ -1,7 +1,7 @@
 """What is in a collection of cases, and what is odd about it, before one learns from it."""
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -278,14 +278,11 @@ def _field_findings(name: str, having: list[_Seen], seen: list[_Seen]) -> Iterab
             "warning", without, name, "it in every case",
             f"it in {len(having)} of {len(seen)} cases", "add it, or do not use it",
         )  # fmt: skip
-    widths = {len(each.minimum) for each in parts}
-    if len(widths) > 1:
-        odd = next(
-            e.name for e in having if len(e.statistics[name].minimum) != len(parts[0].minimum)
-        )
+    usual_width, odd = _odd_one(having, [len(each.minimum) for each in parts])
+    if odd is not None:
         yield Finding(
-            "error", odd, name, "equally many components in every case",
-            f"{sorted(widths)} components", "write the same components in all files",
+            "error", odd.name, name, f"{usual_width} components, as in most cases",
+            f"{len(odd.statistics[name].minimum)}", "write the same components in all files",
         )  # fmt: skip
         return
     for each, part in zip(having, parts, strict=True):
@@ -320,6 +317,13 @@ def _field_findings(name: str, having: list[_Seen], seen: list[_Seen]) -> Iterab
                 )  # fmt: skip
 
 
+def _odd_one(seen: list[_Seen], numbers: list[int]) -> "tuple[int, _Seen | None]":
+    """The commonest of the numbers, and the first case that has another."""
+    usual = Counter(numbers).most_common(1)[0][0]
+    others = (each for each, number in zip(seen, numbers, strict=True) if number != usual)
+    return usual, next(others, None)
+
+
 def _few(seen: list[_Seen]) -> Iterable[Finding]:
     if len(seen) < FEW:
         yield Finding(
@@ -330,16 +334,16 @@ def _few(seen: list[_Seen]) -> Iterable[Finding]:
 
 
 def _dimensions(seen: list[_Seen]) -> Iterable[Finding]:
-    if len({each.space for each in seen}) > 1:
-        odd = next(each for each in seen if each.space != seen[0].space)
+    usual, odd = _odd_one(seen, [each.space for each in seen])
+    if odd is not None:
         yield Finding(
-            "error", odd.name, "positions", f"{seen[0].space} axes of space, as in the first case",
+            "error", odd.name, "positions", f"{usual} axes of space, as in most cases",
             f"{odd.space}", "give the axes to keep",
         )  # fmt: skip
-    if len({each.times for each in seen}) > 1:
-        odd = next(each for each in seen if each.times != seen[0].times)
+    usual, odd = _odd_one(seen, [each.times for each in seen])
+    if odd is not None:
         yield Finding(
-            "error", odd.name, "times", f"{seen[0].times} times, as in the first case",
+            "error", odd.name, "times", f"{usual} times, as in most cases",
             f"{odd.times}", "cut the series to equal length",
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -87,37 +88,44 @@ def joined_parameters(
     )
     if id_column is not None and id_column not in columns:
         raise ValueError(f"{where}: id column: {unknown(id_column, list(columns))}")
-    wanted = {_key(name): place for place, name in enumerate(cases)}
-    candidates = list(columns) if id_column is None else [id_column]
-    for name in candidates:
-        rows = [_key(each) for each in columns[name]]
-        if id_column is None and not wanted.keys() <= set(rows):
-            continue
-        if missing := [case for case in cases if _key(case) not in rows]:
-            raise FileError(
-                where,
-                f"a row for every case in the column {name}",
-                f"none for {', '.join(missing[:5])}",
-                "add the rows, or leave these files out",
-            )
-        if twice := [case for case in cases if rows.count(_key(case)) > 1]:
-            raise FileError(
-                where,
-                f"one row for every case in the column {name}",
-                f"several for {twice[0]}",
-                "leave all but one out",
-            )
-        order = [rows.index(_key(case)) for case in cases]
-        return _rows(where, {key: each for key, each in columns.items() if key != name}, order)
+    keys = [_key(case) for case in cases]
+    found = {
+        name: [_key(each) for each in columns[name]]
+        for name in (columns if id_column is None else [id_column])
+    }
+    # The first column that has all cases, or else the one that has most of them.
+    name = max(found, key=lambda each: len(set(found[each]) & set(keys)), default="")
+    having = set(found.get(name, ())) & set(keys)
+    whole = having == set(keys)
     lengths = {len(each) for each in columns.values()}
-    if isinstance(table, Mapping) and lengths == {len(cases)}:
+    if isinstance(table, Mapping) and not whole and id_column is None and lengths == {len(cases)}:
         return _rows(where, columns, range(len(cases)))
-    raise FileError(
-        where,
-        f"a column with the names of all cases, like {cases[0]}",
-        f"the columns {', '.join(columns) or 'none'}",
-        "add a column with the names of the files, or say by id_column which it is",
-    )
+    if not having and id_column is None:
+        raise FileError(
+            where,
+            f"a column with the names of all cases, like {cases[0]}",
+            f"the columns {', '.join(columns) or 'none'}",
+            "add a column with the names of the files, or say by id_column which it is",
+        )
+    if not whole:
+        missing = [case for case, key in zip(cases, keys, strict=True) if key not in having]
+        raise FileError(
+            where,
+            f"a row for every case in the column {name}",
+            f"none for {len(missing)} of {len(cases)}, such as {missing[0]}",
+            "add the rows, or leave these files out",
+        )
+    counts = Counter(found[name])
+    if twice := [case for case, key in zip(cases, keys, strict=True) if counts[key] > 1]:
+        raise FileError(
+            where,
+            f"one row for every case in the column {name}",
+            f"{counts[_key(twice[0])]} for {twice[0]}",
+            "leave all but one out",
+        )
+    places = {key: place for place, key in enumerate(found[name])}
+    order = [places[key] for key in keys]
+    return _rows(where, {key: each for key, each in columns.items() if key != name}, order)
 
 
 def _key(name: Any) -> str:
