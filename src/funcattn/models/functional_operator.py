@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.base import FieldNetwork
-from funcattn.models.matrices import matrices
+from funcattn.models.blocks import Block, Mlp
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.stacked import StackedNetwork
 from funcattn.nn import TimeEmbedding
 from funcattn.nn.operator import (
     FourierFeatures,
@@ -30,22 +30,8 @@ from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 Branch = Callable[[int], nn.Module]
-"""Makes a part of a block from the width; the part is called as `part(x, points)`."""
-
-
-class CloudBlock(nn.Module):
-    """x + attention(norm(x)), then x + W2 gelu(W1 norm(x))."""
-
-    def __init__(self, width: int, attention: nn.Module, hidden: int) -> None:
-        super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(width), attention
-        self.mlp_norm = nn.LayerNorm(width)
-        self.expand, self.contract = nn.Linear(width, hidden), nn.Linear(hidden, width)
-
-    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
-        """Between the points, then at each point."""
-        x = x + self.attention(self.attention_norm(x), points)
-        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x))))
+"""Makes a part of a block from the width: the attention of a block on a cloud, called as
+`FunctionalAttention` is, or a branch of a block on a grid, called as `branch(x, points)`."""
 
 
 class GridBlock(nn.Module):
@@ -64,7 +50,7 @@ class GridBlock(nn.Module):
         return x + self.after(F.gelu(y))
 
 
-class FunctionalOperator(FieldNetwork):
+class FunctionalOperator(StackedNetwork):
     """Functional attention with the parts that the points offer.
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
@@ -119,12 +105,12 @@ class FunctionalOperator(FieldNetwork):
         super().__init__(space, inputs, outputs, time=time)
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
+        self.width, self.spreads = width, not grid
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
         )
         self.lift = nn.Linear(self.encoding.channels + inputs, width)
         self.time = TimeEmbedding(width) if time else None
-        self.blocks: nn.ModuleList
         if grid:
             per_axis = (modes,) * space if isinstance(modes, int) else tuple(modes)
             if len(per_axis) != space or min(per_axis) < 1:
@@ -142,7 +128,7 @@ class FunctionalOperator(FieldNetwork):
             (attention,) = branches or [partial(PartitionAttention, bases=bases)]
             hidden = round(mlp_ratio * width)
             self.blocks = nn.ModuleList(
-                CloudBlock(width, attention(width), hidden) for _ in range(layers)
+                Block(width, attention(width), Mlp(width, hidden, width)) for _ in range(layers)
             )
             self.head_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, outputs)
@@ -152,21 +138,18 @@ class FunctionalOperator(FieldNetwork):
                 self.lift.weight[:, : self.encoding.channels] = 0
                 self.lift.weight *= (self.lift.in_features / inputs) ** 0.5
 
-    def fields(
+    def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
-    ) -> Float[Tensor, "b n o"]:
-        """Lift, blocks, head."""
+    ) -> Float[Tensor, "b n c"]:
+        """The features before the first block, each point by itself."""
+        assert points.positions is not None
         features = self.encoding(points.positions)
         x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
-        if self.time is not None:
-            x = x + self.time(time).unsqueeze(1)
-        for block in self.blocks:
-            x = block(x, points)
-        return self.head(x if self.head_norm is None else self.head_norm(x))
+        return x if self.time is None else x + self.time(time).unsqueeze(1)
 
-    def matrices_for_muon(self) -> list[nn.Parameter]:
-        """Those of the blocks."""
-        return matrices(self.blocks)
+    def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
+        """The output fields from the features after the last block, each point by itself."""
+        return self.head(x if self.head_norm is None else self.head_norm(x))
 
 
 def grid_branches(

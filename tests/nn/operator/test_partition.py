@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from funcattn.nn import Points
 from funcattn.nn.operator import PartitionAttention
 
 
@@ -24,9 +23,11 @@ def normed(x: Tensor) -> Tensor:
 def obvious(layer: PartitionAttention, x: Tensor, weights: Tensor) -> Tensor:
     """One sample (n, c), step by step, with explicit matrices and an explicit inverse."""
     phi = (layer.sharpness * (x @ layer.scores.weight.T + layer.scores.bias)).softmax(-1)
-    field = x @ layer.to_field.weight.T + layer.to_field.bias
     w = torch.diag(weights)
-    y = torch.diag(1 / (phi.T @ w @ torch.ones_like(phi[:, :1])).flatten()) @ phi.T @ w @ field
+    mass = (phi.T @ w).sum(-1)
+    mass = mass + 1e-8 * mass.mean()  # as the projection "average" has it
+    y = torch.diag(1 / mass) @ phi.T @ w @ x
+    y = y @ layer.to_field.weight.T + layer.to_field.bias
     s = normed(y)
     q, k, v = (s @ to.weight.T for to in (layer.to_query, layer.to_key, layer.to_value))
     q, k = (t / (t.square().mean(-1, keepdim=True) + 1e-6).sqrt() for t in (q, k))
@@ -45,7 +46,7 @@ def test_it_is_its_formula(
     layer: PartitionAttention, uniform: Any, assert_equal_to_rounding: Any
 ) -> None:
     x, weights = uniform(3, 20, 6), uniform(3, 20)
-    out = layer(x, Points(weights=weights))
+    out = layer(x, weights=weights)
     for i in range(3):
         assert_equal_to_rounding(out[i], obvious(layer, x[i], weights[i]))
 
@@ -54,8 +55,8 @@ def test_permuting_points_permutes_results(
     layer: PartitionAttention, uniform: Any, assert_equal_to_rounding: Any
 ) -> None:
     x, weights, order = uniform(2, 20, 6), uniform(2, 20), uniform(20).argsort()
-    permuted = layer(x[:, order], Points(weights=weights[:, order]))
-    assert_equal_to_rounding(permuted, layer(x, Points(weights=weights))[:, order])
+    permuted = layer(x[:, order], weights=weights[:, order])
+    assert_equal_to_rounding(permuted, layer(x, weights=weights)[:, order])
 
 
 def test_weight_two_is_two_copies(
@@ -64,8 +65,8 @@ def test_weight_two_is_two_copies(
     x = uniform(1, 15, 6)
     weights = torch.ones(1, 15).double()
     weights[:, :4] = 2
-    copied = layer(torch.cat([x, x[:, :4]], 1), Points())
-    assert_equal_to_rounding(layer(x, Points(weights=weights)), copied[:, :15])
+    copied = layer(torch.cat([x, x[:, :4]], 1))
+    assert_equal_to_rounding(layer(x, weights=weights), copied[:, :15])
 
 
 def test_finer_points_with_their_weights_change_little(layer: PartitionAttention) -> None:
@@ -76,7 +77,7 @@ def test_finer_points_with_their_weights_change_little(layer: PartitionAttention
         places = torch.cat([torch.tensor([0.1, 0.5, 0.7]).double(), places])
         x = torch.stack([(places * k).sin() for k in range(1, 7)], -1)[None]
         weights = torch.cat([torch.zeros(3), torch.ones(n) / n])[None].double()
-        return layer(x, Points(weights=weights))[0, :3]
+        return layer(x, weights=weights)[0, :3]
 
     exact = at_probe(20_000)
     errors = [(at_probe(n) - exact).abs().max() for n in (20, 40, 80)]
@@ -88,9 +89,7 @@ def test_scaling_the_weights_changes_nothing(
     layer: PartitionAttention, uniform: Any, assert_equal_to_rounding: Any
 ) -> None:
     x, weights = uniform(2, 20, 6), uniform(2, 20)
-    assert_equal_to_rounding(
-        layer(x, Points(weights=weights)), layer(x, Points(weights=1e-3 * weights))
-    )
+    assert_equal_to_rounding(layer(x, weights=weights), layer(x, weights=1e-3 * weights))
 
 
 @pytest.mark.parametrize("sharpness", [1e1, 1e2, 1e3, 1e6])
@@ -100,7 +99,7 @@ def test_functions_with_hardly_any_point_give_finite_results_and_gradients(
     layer.float()
     torch.nn.init.constant_(layer.sharpness, sharpness)
     x = torch.randn(2, 5, 6, generator=generator).requires_grad_()
-    out = layer(x, Points())
+    out = layer(x)
     out.sum().backward()
     assert out.isfinite().all()
     assert x.grad is not None
