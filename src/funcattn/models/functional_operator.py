@@ -35,19 +35,23 @@ Branch = Callable[[int], nn.Module]
 
 
 class GridBlock(nn.Module):
-    """x + W2 gelu(W1 x + sum of the branches of x): all branches see the same field."""
+    """x + W2 gelu(y), y = W1 x + sum of the branches of x: all branches see the same field.
 
-    def __init__(self, width: int, branches: Sequence[nn.Module]) -> None:
+    gate: x + W2 (y * gelu(W3 x)) instead, a product of the field with what the branches say.
+    """
+
+    def __init__(self, width: int, branches: Sequence[nn.Module], *, gate: bool = False) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
         self.before, self.after = nn.Linear(width, width), nn.Linear(width, width)
+        self.gate = nn.Linear(width, width) if gate else None
 
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
         """Side by side, then at each point."""
         y = self.before(x)
         for branch in self.branches:
             y = y + branch(x, points)
-        return x + self.after(F.gelu(y))
+        return x + self.after(F.gelu(y) if self.gate is None else y * F.gelu(self.gate(x)))
 
 
 class FunctionalOperator(StackedNetwork):
@@ -55,7 +59,7 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`), elsewhere a `MetricAttention` of sines, mode-wise maps of cosines
+    (`FourierMap`) with a gate, elsewhere a `MetricAttention` of sines, mode-wise maps of cosines
     (`ModewiseMap`) and a `LocalStencil` of fixed physical reach. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
@@ -89,7 +93,7 @@ class FunctionalOperator(StackedNetwork):
         *,
         width: int = 64,
         layers: int = 3,
-        bases: int = 64,
+        bases: int = 32,
         mlp_ratio: float = 2.0,
         modes: int | Sequence[int] = 12,
         heads: int = 1,
@@ -121,7 +125,8 @@ class FunctionalOperator(StackedNetwork):
             if branches is None:
                 branches = grid_branches(per_axis, heads=heads, reach=reach, periodic=periodic)
             self.blocks = nn.ModuleList(
-                GridBlock(width, [branch(width) for branch in branches]) for _ in range(layers)
+                GridBlock(width, [branch(width) for branch in branches], gate=periodic)
+                for _ in range(layers)
             )
             self.head_norm = None
         else:
@@ -133,10 +138,17 @@ class FunctionalOperator(StackedNetwork):
             self.head_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, outputs)
         start_by_fan_in(self)
-        if grid and periodic and inputs:
-            with torch.no_grad():
-                self.lift.weight[:, : self.encoding.channels] = 0
-                self.lift.weight *= (self.lift.in_features / inputs) ** 0.5
+        if grid and periodic:
+            self._start_on_a_torus()
+
+    @torch.no_grad()
+    def _start_on_a_torus(self) -> None:
+        """As a network that moves with its input, whose products do not grow with the blocks."""
+        for block in self.blocks:
+            block.get_parameter("after.weight").div_(len(self.blocks) ** 0.5)
+        if self.inputs:
+            self.lift.weight[:, : self.encoding.channels] = 0
+            self.lift.weight *= (self.lift.in_features / self.inputs) ** 0.5
 
     def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
@@ -173,7 +185,7 @@ class FunctionalOperatorSettings(NetworkSettings):
     """Channels inside; None: 64 on clouds, 32 on grids."""
     layers: int | None = None
     """Blocks; None: 3, and 4 on a grid that is a torus."""
-    bases: int = 64
+    bases: int = 32
     """On clouds: functions of a learned partition."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
@@ -218,7 +230,7 @@ MODELS.register(
         published={
             "width": None,
             "layers": None,
-            "bases": 64,
+            "bases": 32,
             "mlp_ratio": 2.0,
             "modes": 10,
             "heads": 1,

@@ -8,12 +8,18 @@ from torch import Tensor
 
 from funcattn.nn.operator import PartitionAttention
 
+STEPS: dict[str, dict[str, bool]] = {
+    "mixer": {},
+    "no mixer": {"mixer": False},
+    "no solve": {"solve": False, "mlp": True},
+}
 
-@pytest.fixture(params=[True, False], ids=["mixer", "no mixer"])
+
+@pytest.fixture(params=STEPS)
 def layer(request: Any) -> PartitionAttention:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return PartitionAttention(6, 4, mixer=request.param).double()
+        return PartitionAttention(6, 4, **STEPS[request.param]).double()
 
 
 def normed(x: Tensor) -> Tensor:
@@ -28,18 +34,27 @@ def obvious(layer: PartitionAttention, x: Tensor, weights: Tensor) -> Tensor:
     mass = mass + 1e-8 * mass.mean()  # as the projection "average" has it
     y = torch.diag(1 / mass) @ phi.T @ w @ x
     y = y @ layer.to_field.weight.T + layer.to_field.bias
-    s = normed(y)
-    q, k, v = (s @ to.weight.T for to in (layer.to_query, layer.to_key, layer.to_value))
+    step = layer.transport
+    if step is not None:
+        y = y + transported(step, normed(y))
+    if layer.mixer is not None:
+        y = y + latent(layer.mixer, normed(y).T).T
+    if layer.mlp is not None:
+        y = y + latent(layer.mlp, normed(y))
+    return phi @ y @ layer.to_output.weight.T + layer.to_output.bias
+
+
+def transported(step: Any, s: Tensor) -> Tensor:
+    q, k, v = (s @ to.weight.T for to in (step.to_query, step.to_key, step.to_value))
     q, k = (t / (t.square().mean(-1, keepdim=True) + 1e-6).sqrt() for t in (q, k))
     d = k.shape[-1]
-    ridge = layer.log_ridge.exp() * torch.trace(k.T @ k) / d
-    c = q @ torch.linalg.inv(k.T @ k + ridge * torch.eye(d).double()) @ k.T
-    y = y + c @ v
-    if layer.expand is not None and layer.contract is not None:
-        hidden = layer.expand.weight @ normed(y) + layer.expand.bias[:, None]
-        hidden = torch.nn.functional.gelu(hidden)
-        y = y + layer.contract.weight @ hidden + layer.contract.bias[:, None]
-    return phi @ y @ layer.to_output.weight.T + layer.to_output.bias
+    ridge = step.log_ridge.exp() * torch.trace(k.T @ k) / d
+    return q @ torch.linalg.inv(k.T @ k + ridge * torch.eye(d).double()) @ k.T @ v
+
+
+def latent(step: Any, s: Tensor) -> Tensor:
+    hidden = torch.nn.functional.gelu(s @ step.expand.weight.T + step.expand.bias)
+    return hidden @ step.contract.weight.T + step.contract.bias
 
 
 def test_it_is_its_formula(

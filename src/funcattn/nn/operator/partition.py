@@ -3,7 +3,7 @@
 Axes: b batch, n point, g basis function, c width, d channel of queries and keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,7 @@ class PartitionAttention(Attention):
         s   = norm(y),  q = rms(s Wq),  k = rms(s Wk),  v = s Wv
         y  <- y + q (k^T k + e^r tr(k^T k) / d I)^-1 k^T v
         y  <- y + (M2 gelu(M1 norm(y)^T))^T             M1 (2g x g), M2 (g x 2g)
+        y  <- y + gelu(norm(y) W1) W2                   where asked for (`mlp`)
         out = (Phi y) Wo                                (n x c)
 
     W holds the quadrature weights of the points, 0 at masked ones. The ridge e^r, which is learned,
@@ -36,7 +37,8 @@ class PartitionAttention(Attention):
     points; no mesh; permuting the points permutes the result.
 
     Relative to the paper: one head; queries and keys are normalised; the values are added to the
-    coefficients instead of replacing them; the mixer.
+    coefficients instead of replacing them; the mixer. `solve`, `mixer` and `mlp` choose the steps
+    on the coefficients, so that each can be left out and measured.
 
     >>> layer = PartitionAttention(width=32, bases=16)
     >>> x = torch.randn(2, 100, 32)
@@ -46,21 +48,24 @@ class PartitionAttention(Attention):
     torch.Size([2, 1, 16, 16])
     """
 
-    def __init__(self, width: int, bases: int = 64, *, mixer: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        bases: int = 32,
+        *,
+        solve: bool = True,
+        mixer: bool = True,
+        mlp: bool = False,
+    ) -> None:
         super().__init__(width, heads=1)
         self.ranks: Ranks | None = None
         """Over which the points are spread; set by `funcattn.spread_points`."""
         self.scores = nn.Linear(width, bases)
         self.sharpness = nn.Parameter(torch.ones(()))
         self.to_field = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width)
-        self.to_query, self.to_key, self.to_value = (
-            nn.Linear(width, width, bias=False) for _ in range(3)
-        )
-        self.log_ridge = nn.Parameter(torch.tensor(-2.0))
-        self.mixer_norm = nn.LayerNorm(width) if mixer else None
-        self.expand = nn.Linear(bases, 2 * bases) if mixer else None
-        self.contract = nn.Linear(2 * bases, bases) if mixer else None
+        self.transport = Transport(width) if solve else None
+        self.mixer = LatentMlp(width, bases) if mixer else None
+        self.mlp = LatentMlp(width, width) if mlp else None
         self.add_output(width, dropout=0.0)
 
     def attend(
@@ -135,28 +140,60 @@ class PartitionAttention(Attention):
         return sums(there.cleared(x).unsqueeze(1))
 
     def _carried(self, moments: Moments, bases: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """From the sums to what is read: averages, transport, mixer, and the output's map."""
+        """From the sums to what is read: averages, the steps on them, and the output's map."""
         if self.ranks is not None:
             moments = moments.over_ranks(self.ranks.group)
         (averages,) = moments.coefficients("average")
         # The functions sum to one, so that the maps before and after the basis can act on the few
         # coefficients in place of the many points.
         y = self.to_field(averages.to(self.to_field.weight.dtype))
-        y = y + self._transported(self.norm(y), bases)
-        if self.mixer_norm is not None and self.expand is not None and self.contract is not None:
-            y = y + self.contract(F.gelu(self.expand(self.mixer_norm(y).mT))).mT
+        if self.transport is not None:
+            y = y + self.transport(y, self.shown(lambda: bases or (None, None)))
+        if self.mixer is not None:
+            y = y + self.mixer(y, along_functions=True)
+        if self.mlp is not None:
+            y = y + self.mlp(y, along_functions=False)
         return self.to_output(y)
 
-    def _transported(self, s: Tensor, bases: tuple[Tensor, Tensor] | None) -> Tensor:
+
+class Transport(nn.Module):
+    """C v between coefficients (b 1 g c), of normalised queries and keys."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.to_query, self.to_key, self.to_value = (
+            nn.Linear(width, width, bias=False) for _ in range(3)
+        )
+        self.log_ridge = nn.Parameter(torch.tensor(-2.0))
+
+    def forward(self, y: Tensor, show: Callable[[Solution], None] | None) -> Tensor:
+        """The values, carried by the map from keys to queries; show: called with the solution."""
+        s = self.norm(y)
         query, key = (_of_length_one(to(s)) for to in (self.to_query, self.to_key))
         value = self.to_value(s)
         size = key.square().sum((-2, -1)) / key.shape[-1]  # (b, 1), the mean diagonal
         ridge = Additive(self.log_ridge.exp() * size)
         systems: list[Tensor] = []
         out = transport(query, key, value, ridge=ridge, show=systems.append)
-        if show := self.shown(lambda: bases or (None, None)):
+        if show is not None:
             show(Solution(query, key, value, ridge, "auto", systems[-1]))
-        return out.to(s.dtype)
+        return out.to(y.dtype)
+
+
+class LatentMlp(nn.Module):
+    """W2 gelu(W1 norm(y)) along the functions or along the channels of coefficients (b 1 g c)."""
+
+    def __init__(self, width: int, length: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.expand, self.contract = nn.Linear(length, 2 * length), nn.Linear(2 * length, length)
+
+    def forward(self, y: Tensor, *, along_functions: bool) -> Tensor:
+        """What is added to the coefficients."""
+        s = self.norm(y).mT if along_functions else self.norm(y)
+        out = self.contract(F.gelu(self.expand(s)))
+        return out.mT if along_functions else out
 
 
 def _of_length_one(x: Tensor) -> Tensor:
