@@ -14,7 +14,16 @@ from funcattn.models import Encoded
 pytestmark = pytest.mark.usefixtures("in_chunks")
 
 NAN = float("nan")
-LOCAL = ("transformer", "maps at points", "shared basis", "fourier", "lattice", "time", "wide mlp")
+TRANSFORMERS = (
+    "transformer",
+    "maps at points",
+    "shared basis",
+    "fourier",
+    "lattice",
+    "time",
+    "wide mlp",
+)
+LOCAL = (*TRANSFORMERS, "cloud operator", "cloud operator time")
 
 
 @pytest.fixture
@@ -121,7 +130,11 @@ def test_what_does_not_fit_is_refused(made: Any, inputs_of: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("softmax baseline", "got SoftmaxAttention"), ("stencils", "that point alone, got Stencil")],
+    [
+        ("softmax baseline", "got SoftmaxAttention"),
+        ("stencils", "that point alone, got Stencil"),
+        ("grid operator", "got GridBlock, which needs the whole grid"),
+    ],
 )
 def test_layers_that_cannot_be_encoded_are_named(
     name: str, said: str, made: Any, inputs_of: Any

@@ -22,7 +22,16 @@ pytestmark = pytest.mark.usefixtures("in_chunks")
 
 N = 53
 SMALL = partial(FunctionalAttention, heads=2, bases=5)
-NAMED = ("transformer", "maps at points", "fourier", "shared basis", "lattice", "time")
+NAMED = (
+    "transformer",
+    "maps at points",
+    "fourier",
+    "shared basis",
+    "lattice",
+    "time",
+    "cloud operator",
+    "cloud operator time",
+)
 
 
 def two_bases(width: int, **options: Any) -> FunctionalAttention:
@@ -81,7 +90,7 @@ def test_is_the_forward(
     name: str, disk: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
 ) -> None:
     model = made(**MODELS[name])
-    time = 0.3 if name == "time" else None
+    time = 0.3 if name.endswith("time") else None
     out = np.full((N, 3), np.nan)
     encoded = predict_streamed(
         model, **mesh, out=out, time=time, scratch=tmp_path if disk else None, chunk=7

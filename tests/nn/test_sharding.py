@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from funcattn import FunctionalAttention, OperatorTransformer
+from funcattn.models.functional_operator import FunctionalOperator
 from funcattn.nn import (
     FourierBasis,
     GridConvolution,
@@ -33,6 +34,7 @@ from funcattn.nn import (
     Stencil,
 )
 from funcattn.nn.baselines import GalerkinAttention
+from funcattn.nn.operator import PartitionAttention
 from funcattn.nn.points import Points
 from funcattn.nn.sharding import spread_points, sum_gradients
 from funcattn.ops.sharding import RankLostError, share_of_rank, sum_over_ranks, sum_together
@@ -128,6 +130,12 @@ def cases() -> dict[str, Case]:
         make = partial(layer, 2, basis=ComplexBasis(), projection=projection)
         found[f"complex basis, {projection}"] = Case(make)
     found["learned weights"] = Case(layer, points="learned weights")
+    partition = partial(PartitionAttention, WIDTH, BASES)
+    for points, context, empty in product(
+        ("bare", "weights and mask", "one rank masks"), (False, True), (False, True)
+    ):
+        name = f"partition, {points}{', to a context' * context}{', empty' * empty}"
+        found[name] = Case(partition, empty, points, context=context)
     network = partial(Case, fields=("positions", "values"))
     by_fourier = {"basis": FourierBasis((1, 1)), "projection": "inner_product"}
     make = partial(transformer, 2, attention=by_fourier)
@@ -138,6 +146,9 @@ def cases() -> dict[str, Case]:
     for empty in (False, True):
         name = f"transformer, weights and mask{', empty' * empty}"
         found[name] = network(transformer, empty, points="weights and mask")
+    operator = partial(FunctionalOperator, 2, 1, 1, width=WIDTH, layers=2, bases=BASES)
+    for empty, loss in product((False, True), ("sum", "relative")):
+        found[f"operator, {loss}{', empty' * empty}"] = network(operator, empty, loss=loss)
     found["transformer, one basis for all"] = network(partial(transformer, share_basis=True))
     found["transformer, computed again"] = network(partial(transformer, checkpoint=True), True)
     # With large weights a network in float32 is itself 1e-6 away from the one in float64.
@@ -482,6 +493,10 @@ MIXING: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "GalerkinAttention at '1'.*use FunctionalAttention",
     ),
     "batch norm": (lambda: nn.Sequential(layer(2), nn.BatchNorm1d(3)), "BatchNorm1d.*LayerNorm"),
+    "grid": (
+        lambda: FunctionalOperator(2, 1, 1, width=WIDTH, layers=1, modes=3, grid=True),
+        "MetricAttention at 'blocks.0.branches.0'.*for clouds of points",
+    ),
     "nothing to spread": (lambda: nn.Linear(2, 2), "FunctionalAttention layers.*Linear without"),
 }
 

@@ -28,7 +28,7 @@ class FieldNetwork(nn.Module, ABC):
 
     takes_mask: ClassVar[bool] = True
     """Whether samples of different sizes can share a batch."""
-    spreads: ClassVar[bool] = False
+    spreads: bool = False
     """Whether its points can be spread over ranks, of which some have none."""
 
     def __init__(self, space: int, inputs: int, outputs: int, *, time: bool) -> None:

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.base import FieldNetwork
-from funcattn.models.matrices import matrices
+from funcattn.models.blocks import Block, Mlp
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.stacked import StackedNetwork
 from funcattn.nn import TimeEmbedding
 from funcattn.nn.operator import (
     FourierFeatures,
@@ -30,46 +30,36 @@ from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 Branch = Callable[[int], nn.Module]
-"""Makes a part of a block from the width; the part is called as `part(x, points)`."""
-
-
-class CloudBlock(nn.Module):
-    """x + attention(norm(x)), then x + W2 gelu(W1 norm(x))."""
-
-    def __init__(self, width: int, attention: nn.Module, hidden: int) -> None:
-        super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(width), attention
-        self.mlp_norm = nn.LayerNorm(width)
-        self.expand, self.contract = nn.Linear(width, hidden), nn.Linear(hidden, width)
-
-    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
-        """Between the points, then at each point."""
-        x = x + self.attention(self.attention_norm(x), points)
-        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x))))
+"""Makes a part of a block from the width: the attention of a block on a cloud, called as
+`FunctionalAttention` is, or a branch of a block on a grid, called as `branch(x, points)`."""
 
 
 class GridBlock(nn.Module):
-    """x + W2 gelu(W1 x + sum of the branches of x): all branches see the same field."""
+    """x + W2 gelu(y), y = W1 x + sum of the branches of x: all branches see the same field.
 
-    def __init__(self, width: int, branches: Sequence[nn.Module]) -> None:
+    gate: x + W2 (y * gelu(W3 x)) instead, a product of the field with what the branches say.
+    """
+
+    def __init__(self, width: int, branches: Sequence[nn.Module], *, gate: bool = False) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
         self.before, self.after = nn.Linear(width, width), nn.Linear(width, width)
+        self.gate = nn.Linear(width, width) if gate else None
 
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
         """Side by side, then at each point."""
         y = self.before(x)
         for branch in self.branches:
             y = y + branch(x, points)
-        return x + self.after(F.gelu(y))
+        return x + self.after(F.gelu(y) if self.gate is None else y * F.gelu(self.gate(x)))
 
 
-class FunctionalOperator(FieldNetwork):
+class FunctionalOperator(StackedNetwork):
     """Functional attention with the parts that the points offer.
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`), elsewhere a `MetricAttention` of sines, mode-wise maps of cosines
+    (`FourierMap`) with a gate, elsewhere a `MetricAttention` of sines, mode-wise maps of cosines
     (`ModewiseMap`) and a `LocalStencil` of fixed physical reach. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
@@ -103,7 +93,7 @@ class FunctionalOperator(FieldNetwork):
         *,
         width: int = 64,
         layers: int = 3,
-        bases: int = 64,
+        bases: int = 32,
         mlp_ratio: float = 2.0,
         modes: int | Sequence[int] = 12,
         heads: int = 1,
@@ -119,12 +109,12 @@ class FunctionalOperator(FieldNetwork):
         super().__init__(space, inputs, outputs, time=time)
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
+        self.width, self.spreads = width, not grid
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
         )
         self.lift = nn.Linear(self.encoding.channels + inputs, width)
         self.time = TimeEmbedding(width) if time else None
-        self.blocks: nn.ModuleList
         if grid:
             per_axis = (modes,) * space if isinstance(modes, int) else tuple(modes)
             if len(per_axis) != space or min(per_axis) < 1:
@@ -135,38 +125,43 @@ class FunctionalOperator(FieldNetwork):
             if branches is None:
                 branches = grid_branches(per_axis, heads=heads, reach=reach, periodic=periodic)
             self.blocks = nn.ModuleList(
-                GridBlock(width, [branch(width) for branch in branches]) for _ in range(layers)
+                GridBlock(width, [branch(width) for branch in branches], gate=periodic)
+                for _ in range(layers)
             )
             self.head_norm = None
         else:
             (attention,) = branches or [partial(PartitionAttention, bases=bases)]
             hidden = round(mlp_ratio * width)
             self.blocks = nn.ModuleList(
-                CloudBlock(width, attention(width), hidden) for _ in range(layers)
+                Block(width, attention(width), Mlp(width, hidden, width)) for _ in range(layers)
             )
             self.head_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, outputs)
         start_by_fan_in(self)
-        if grid and periodic and inputs:
-            with torch.no_grad():
-                self.lift.weight[:, : self.encoding.channels] = 0
-                self.lift.weight *= (self.lift.in_features / inputs) ** 0.5
+        if grid and periodic:
+            self._start_on_a_torus()
 
-    def fields(
+    @torch.no_grad()
+    def _start_on_a_torus(self) -> None:
+        """As a network that moves with its input, whose products do not grow with the blocks."""
+        for block in self.blocks:
+            block.get_parameter("after.weight").div_(len(self.blocks) ** 0.5)
+        if self.inputs:
+            self.lift.weight[:, : self.encoding.channels] = 0
+            self.lift.weight *= (self.lift.in_features / self.inputs) ** 0.5
+
+    def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
-    ) -> Float[Tensor, "b n o"]:
-        """Lift, blocks, head."""
+    ) -> Float[Tensor, "b n c"]:
+        """The features before the first block, each point by itself."""
+        assert points.positions is not None
         features = self.encoding(points.positions)
         x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
-        if self.time is not None:
-            x = x + self.time(time).unsqueeze(1)
-        for block in self.blocks:
-            x = block(x, points)
-        return self.head(x if self.head_norm is None else self.head_norm(x))
+        return x if self.time is None else x + self.time(time).unsqueeze(1)
 
-    def matrices_for_muon(self) -> list[nn.Parameter]:
-        """Those of the blocks."""
-        return matrices(self.blocks)
+    def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
+        """The output fields from the features after the last block, each point by itself."""
+        return self.head(x if self.head_norm is None else self.head_norm(x))
 
 
 def grid_branches(
@@ -190,7 +185,7 @@ class FunctionalOperatorSettings(NetworkSettings):
     """Channels inside; None: 64 on clouds, 32 on grids."""
     layers: int | None = None
     """Blocks; None: 3, and 4 on a grid that is a torus."""
-    bases: int = 64
+    bases: int = 32
     """On clouds: functions of a learned partition."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
@@ -235,7 +230,7 @@ MODELS.register(
         published={
             "width": None,
             "layers": None,
-            "bases": 64,
+            "bases": 32,
             "mlp_ratio": 2.0,
             "modes": 10,
             "heads": 1,

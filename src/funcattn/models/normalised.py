@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from funcattn.models.encoded import Encoded
-from funcattn.models.operator_transformer import OperatorTransformer
+from funcattn.models.stacked import StackedNetwork
 from funcattn.nn.normaliser import BENCHMARK_OFFSET, Normaliser
 from funcattn.ops import without_padding
 
@@ -92,9 +92,9 @@ class NormalisedNetwork(nn.Module):
         mask: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Encoded:
-        """All that a mesh has to say to any point, for `query`; see `OperatorTransformer`."""
+        """All that a mesh has to say to any point, for `query`; see `StackedNetwork`."""
         positions, values = self.placed(positions), self.normalised(values)
-        return self.transformer().encode(positions, values, time=time, mask=mask, weights=weights)
+        return self.stacked().encode(positions, values, time=time, mask=mask, weights=weights)
 
     def query(
         self,
@@ -106,7 +106,7 @@ class NormalisedNetwork(nn.Module):
     ) -> Tensor:
         """The output fields of an encoded mesh at any points, in real units; 0 at masked points."""
         positions, values = self.placed(positions), self.normalised(values)
-        out = self.in_units(self.transformer().query(encoded, positions, values, mask=mask))
+        out = self.in_units(self.stacked().query(encoded, positions, values, mask=mask))
         return without_padding(out, mask)
 
     def placed(self, positions: Tensor) -> Tensor:
@@ -125,11 +125,11 @@ class NormalisedNetwork(nn.Module):
         """What the network gives, in real units."""
         return out if self.output_normaliser is None else self.output_normaliser.inverse(out)
 
-    def transformer(self) -> OperatorTransformer:
+    def stacked(self) -> StackedNetwork:
         """The network, where it is of the kind that can be encoded."""
-        if not isinstance(self.network, OperatorTransformer):
+        if not isinstance(self.network, StackedNetwork):
             raise ValueError(
-                "encode: expected an OperatorTransformer, whose layers read a mesh through "
+                "encode: expected a network whose blocks read a mesh through "
                 f"coefficients, got {type(self.network).__name__}; call it on all points at once"
             )
         return self.network

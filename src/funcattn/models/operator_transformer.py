@@ -7,23 +7,18 @@ fields. Nothing here knows a resolution, so the same network takes any number of
 Axes: b batch, n point, s space dimension, i input channel, o output channel, c width.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Inexact
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
-from torch.utils.checkpoint import checkpoint as recomputed
 
-from funcattn.models.base import FieldNetwork
-from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
-from funcattn.models.matrices import matrices
+from funcattn.models.blocks import Block, Mlp
+from funcattn.models.stacked import StackedNetwork
 from funcattn.nn import FunctionalAttention, RawPositions, TimeEmbedding
 from funcattn.nn.feature_maps import linear
 from funcattn.nn.points import Points
-from funcattn.ops import Moments
 
 
 @runtime_checkable
@@ -45,101 +40,7 @@ class SharesBasis(Protocol):
         """Use the basis modules of `other` from now on."""
 
 
-@runtime_checkable
-class Encodes(Protocol):
-    """A layer in halves: what a mesh says, in coefficients, and what any point reads of them."""
-
-    def encode(
-        self,
-        x: Tensor,
-        /,
-        *,
-        positions: Tensor | None,
-        mask: Tensor | None,
-        weights: Tensor | None,
-    ) -> Tensor:
-        """The coefficients, from all points."""
-
-    def moments(
-        self, x: Tensor, /, *, positions: Tensor | None, weights: Tensor | None
-    ) -> tuple[Moments, ...]:
-        """The sums over some points."""
-
-    def carried(self, moments: Sequence[Moments], /) -> Tensor:
-        """The coefficients, from the sums over all points."""
-
-    def read(self, x: Tensor, coefficients: Tensor, /, *, positions: Tensor | None) -> Tensor:
-        """The layer's value at any points."""
-
-
-class Mlp(nn.Module):
-    """Linear, GELU, linear."""
-
-    def __init__(self, inputs: int, hidden: int, outputs: int, *, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.expand, self.contract = linear(inputs, hidden), linear(hidden, outputs)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: Float[Tensor, "... i"]) -> Float[Tensor, "... o"]:
-        """Each point by itself."""
-        return self.dropout(self.contract(F.gelu(self.expand(x))))
-
-
-class Block(nn.Module):
-    """Pre-norm: x + attention(norm(x)), then x + mlp(norm(x))."""
-
-    def __init__(self, width: int, attention: nn.Module, mlp: nn.Module) -> None:
-        super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(width), attention
-        self.mlp_norm, self.mlp = nn.LayerNorm(width), mlp
-
-    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n c"]:
-        """Between the points, then at each point."""
-        x = x + self.attention(self.attention_norm(x), **points.arguments)
-        return x + self.mlp(self.mlp_norm(x))
-
-    def encode(self, x: Float[Tensor, "b n c"], points: Points) -> Inexact[Tensor, "b h g e"]:
-        """What the attention has to say to any point, as coefficients."""
-        return self._attention().encode(
-            self.attention_norm(x),
-            positions=points.positions,
-            mask=points.mask,
-            weights=points.weights,
-        )
-
-    def moments(self, x: Float[Tensor, "b n c"], points: Points) -> tuple[Moments, ...]:
-        """What these points of a mesh add to the sums that make the coefficients."""
-        return self._attention().moments(
-            self.attention_norm(x), positions=points.positions, weights=points.weights
-        )
-
-    def carried(self, moments: Sequence[Moments]) -> Inexact[Tensor, "b h g e"]:
-        """What `encode` returns, from the sums over all points."""
-        return self._attention().carried(moments)
-
-    def read(
-        self,
-        x: Float[Tensor, "b n c"],
-        coefficients: Inexact[Tensor, "b h g e"],
-        points: Points,
-    ) -> Float[Tensor, "b n c"]:
-        """As `forward`, from the coefficients of a mesh; each point by itself."""
-        x = x + self._attention().read(
-            self.attention_norm(x), coefficients, positions=points.positions
-        )
-        return x + self.mlp(self.mlp_norm(x))
-
-    def _attention(self) -> "Encodes":
-        if not isinstance(self.attention, Encodes):
-            raise ValueError(
-                "encode: expected attention that points can read from a few coefficients, as "
-                f"FunctionalAttention, got {type(self.attention).__name__}; call the network on "
-                "all points at once"
-            )
-        return self.attention
-
-
-class OperatorTransformer(FieldNetwork):
+class OperatorTransformer(StackedNetwork):
     """A network from fields on points to fields on the same points.
 
     space, inputs, outputs: dimension of space, channels of the input values (0: the geometry alone
@@ -172,7 +73,7 @@ class OperatorTransformer(FieldNetwork):
     torch.Size([1, 7, 1])
     """
 
-    spreads: ClassVar = True
+    spreads = True
 
     def __init__(
         self,
@@ -208,71 +109,6 @@ class OperatorTransformer(FieldNetwork):
                 layer.share_basis_with(attentions[0])
         self.head_norm, self.head = nn.LayerNorm(width), linear(width, outputs)
 
-    def fields(
-        self, values: Tensor | None, time: Tensor | None, points: Points
-    ) -> Float[Tensor, "b n o"]:
-        """Lift, blocks, head."""
-        x = self.lifted(values, time, points)
-        again = self.checkpoint and self.training and torch.is_grad_enabled()
-        for block in self.blocks:
-            call = partial(recomputed, block, use_reentrant=False) if again else block
-            x = call(x, points)
-        return self.headed(x)
-
-    def encode(
-        self,
-        positions: Float[Tensor, "b n s"],
-        values: Float[Tensor, "b n i"] | None = None,
-        *,
-        time: Float[Tensor, " b"] | None = None,
-        mask: Bool[Tensor, "b n"] | None = None,
-        weights: Float[Tensor, "b n"] | None = None,
-    ) -> Encoded:
-        """All that the points of a mesh have to say to any point, for `query`.
-
-        `query(encode(positions, values), positions, values)` is `forward(positions, values)`.
-        """
-        values, points = self.at_the_door(values, time, Points(positions, None, mask, weights))
-        x = self.lifted(values, time, points)
-        kept: list[Tensor] = []
-        for layer, block in enumerate(self.stack):
-            if layer:
-                x = self.stack[layer - 1].read(x, kept[-1], points)
-            kept.append(block.encode(x, points))
-        return Encoded(tuple(kept), time)
-
-    def query(
-        self,
-        encoded: Encoded,
-        positions: Float[Tensor, "b n s"],
-        values: Float[Tensor, "b n i"] | None = None,
-        *,
-        mask: Bool[Tensor, "b n"] | None = None,
-        chunk: int = POINTS_AT_ONCE,
-    ) -> Float[Tensor, "b n o"]:
-        """The output fields of an encoded mesh at any points, at its time; 0 at masked points.
-
-        Each point by itself, `chunk` points of each sample at once, so that memory is small for any
-        number of them.
-        """
-        encoded.check(len(self.blocks), len(positions))
-        values, points = self.at_the_door(values, encoded.time, Points(positions, mask=mask))
-        parts = []
-        for rows in rows_of(positions.shape[1], chunk):
-            here = points.at(rows)
-            x = self.lifted(None if values is None else values[:, rows], encoded.time, here)
-            parts.append(self.headed(self.read(x, encoded.coefficients, here)))
-        return points.cleared(torch.cat(parts, 1))
-
-    def matrices_for_muon(self) -> list[nn.Parameter]:
-        """Those of the blocks."""
-        return matrices(self.blocks)
-
-    @property
-    def stack(self) -> list[Block]:
-        """The blocks, in their order."""
-        return cast("list[Block]", list(self.blocks))
-
     def lifted(
         self,
         values: Float[Tensor, "b n i"] | None,
@@ -284,14 +120,6 @@ class OperatorTransformer(FieldNetwork):
         features = self.encoding(points.positions)
         x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
         return x if self.time is None else x + self.time(time).unsqueeze(1)
-
-    def read(
-        self, x: Float[Tensor, "b n c"], coefficients: Sequence[Tensor], points: Points
-    ) -> Float[Tensor, "b n c"]:
-        """The features after the first blocks, whose coefficients are given."""
-        for block, kept in zip(self.stack, coefficients, strict=False):
-            x = block.read(x, kept, points)
-        return x
 
     def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
         """The output fields from the features after the last block, each point by itself."""

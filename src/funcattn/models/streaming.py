@@ -23,7 +23,7 @@ from torch import Tensor
 from funcattn.files import whole_file
 from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
 from funcattn.models.normalised import NormalisedNetwork
-from funcattn.models.operator_transformer import OperatorTransformer
+from funcattn.models.stacked import StackedNetwork
 from funcattn.nn.points import Points
 from funcattn.ops import Moments
 from funcattn.ops.linalg import at_least_float32
@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 @torch.no_grad()
 def predict_streamed(
-    model: OperatorTransformer | NormalisedNetwork,
+    model: StackedNetwork | NormalisedNetwork,
     positions: Array,
     values: Array | None = None,
     *,
@@ -56,9 +56,10 @@ def predict_streamed(
     chunk: points at once. It changes nothing but rounding.
     progress: called with the work done and all of the work, in points times passes.
 
-    Returns the mesh as `OperatorTransformer.encode` does, for queries at further points.
+    Returns the mesh as `StackedNetwork.encode` does, for queries at further points.
 
     >>> import numpy as np
+    >>> from funcattn import OperatorTransformer
     >>> model = OperatorTransformer(2, 0, 1, width=16, layers=2).eval()
     >>> out = np.empty((1000, 1))
     >>> positions = np.random.default_rng(0).random((1000, 2))
@@ -111,7 +112,7 @@ class _Mesh:
 
     def __init__(
         self,
-        model: OperatorTransformer | NormalisedNetwork,
+        model: StackedNetwork | NormalisedNetwork,
         positions: Array,
         values: Array | None,
         weights: Array | None,
@@ -122,7 +123,7 @@ class _Mesh:
                 "model: expected one that predicts, got one in training mode; call model.eval()"
             )
         self.surrogate = model if isinstance(model, NormalisedNetwork) else None
-        self.network = model.transformer() if isinstance(model, NormalisedNetwork) else model
+        self.network = model.stacked() if isinstance(model, NormalisedNetwork) else model
         self.like = next(self.network.parameters())
         self.time = None if time is None else self.like.new_tensor([time])
         self._positions, self._values, self._weights = positions, values, weights

@@ -186,7 +186,7 @@ class FunctionalAttention(Attention):
         here = Points(positions, None, mask, weights)
         shard = self.ranks is not None
         if shard:
-            here = replace(here, weights=self._counted(x, here))
+            here = replace(here, weights=here.counted(x))
         return self.carried(self._moments(x, here, shard=shard))
 
     def read(
@@ -276,14 +276,8 @@ class FunctionalAttention(Attention):
         """The weights of the points of both sides."""
         if self.ranks is None:
             return here.weights if there is here else (here.weights, there.weights)
-        weights = self._counted(x, here)
-        return weights if there is here else (weights, self._counted(source, there))
-
-    def _counted(self, x: Tensor, points: Points) -> Tensor:
-        """A weight for each point of each sample, so that moments have one shape on all ranks, also
-        where some of them have weights or masks and others none."""
-        weights = x.new_ones(()) if points.weights is None else points.weights
-        return weights.expand(x.shape[:2])
+        weights = here.counted(x)
+        return weights if there is here else (weights, there.counted(source))
 
     def _in_chunks(self, x: Tensor, points: Points) -> Parts | None:
         """The parts that the chunked form stands on, where the call is done in chunks of points."""

@@ -67,6 +67,15 @@ class Points:
         )
         return Points(positions, self.grid, self.mask, weights)
 
+    def counted(self, x: Tensor) -> Tensor:
+        """A weight for each point of each sample of x (b n c), 1 where none are given.
+
+        Where points are spread over ranks, sums then have one shape on all of them, also where some
+        ranks have weights or masks and others none.
+        """
+        weights = x.new_ones(()) if self.weights is None else self.weights
+        return weights.expand(x.shape[:2])
+
     def at(self, rows: slice) -> "Points":
         """Some of them, which do not form a grid any more."""
         return Points(

@@ -16,15 +16,30 @@ from funcattn.nn.baselines.base import Baseline
 from funcattn.nn.bases import GridFourierBasis, OrthonormalBasis
 from funcattn.nn.feature_maps import GridConvolution, Stencil
 from funcattn.nn.functional_attention import FunctionalAttention
+from funcattn.nn.operator import (
+    FourierMap,
+    LocalStencil,
+    MetricAttention,
+    ModewiseMap,
+    PartitionAttention,
+)
 from funcattn.ops.sharding import Group, Ranks, all_taking_part, sum_together
 
 _MIXES_POINTS: dict[tuple[type[nn.Module], ...], str] = {
     (Stencil, GridConvolution, _ConvNd): "build the layers with point-wise features",
     (OrthonormalBasis, GridFourierBasis): "use a LearnedBasis, or a FourierBasis of the positions",
+    (
+        FourierMap,
+        LocalStencil,
+        MetricAttention,
+        ModewiseMap,
+    ): "build the network for clouds of points",
     (Baseline, nn.MultiheadAttention): "use FunctionalAttention instead",
     (_NormBase,): "use LayerNorm, which looks at each point alone",
 }
 """Modules that would see the points of their own rank only, and what to do about them."""
+_SPREAD = (FunctionalAttention, PartitionAttention)
+"""Layers whose sums over points go over the ranks."""
 
 
 def spread_points(model: nn.Module, group: Group | None) -> None:
@@ -48,7 +63,7 @@ def spread_points(model: nn.Module, group: Group | None) -> None:
     >>> sum_gradients(model, dist.group.WORLD)
     >>> dist.destroy_process_group()
     """
-    layers = [module for module in model.modules() if isinstance(module, FunctionalAttention)]
+    layers = [module for module in model.modules() if isinstance(module, _SPREAD)]
     ranks = None
     if group is not None:
         _check_spreadable(model, layers)
@@ -87,7 +102,9 @@ def sum_gradients(model: nn.Module, group: Group) -> None:
             parameter.grad = gradient
 
 
-def _check_spreadable(model: nn.Module, layers: list[FunctionalAttention]) -> None:
+def _check_spreadable(
+    model: nn.Module, layers: list[FunctionalAttention | PartitionAttention]
+) -> None:
     for name, module in model.named_modules():
         for kinds, remedy in _MIXES_POINTS.items():
             if isinstance(module, kinds):

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from funcattn.data import Batch, Sample, collate
 from funcattn.errors import FuncattnError, Interrupted
 from funcattn.models import NormalisedNetwork
-from funcattn.nn import FunctionalAttention, inspect
+from funcattn.nn import Inspection, inspect
 from funcattn.settings import RunSettings, shown
 from funcattn.tasks.base import Splits, Task
 from funcattn.training.checkpoint import (
@@ -443,21 +443,25 @@ def evaluate(
     for start in range(0, len(samples), size):
         places = range(start, min(start + size, len(samples)))
         batch = on_device([samples[i] for i in places], task.settings, fabric)
-        with fabric.autocast(), inspect(surrogate, basis=False) as layers:
+        with fabric.autocast(), inspect(surrogate, basis=False) as calls:
             prediction = task.predict(surrogate, batch)
         for name, values in task.metrics(prediction, batch).items():
             metrics.setdefault(name, []).extend(values.double().tolist())
         if start == 0:
-            # Some baselines show coefficients, and solve nothing.
-            solved = [layer for layer in layers if layer.system is not None]
-            first = solved[: attention_layers(surrogate) or None]
-            conditions = [float(layer.condition.mean()) for layer in first]
+            conditions = [float(call.condition.mean()) for call in first_calls(calls)]
     return metrics, conditions
 
 
-def attention_layers(network: nn.Module) -> int:
-    """How many layers of functional attention a call of the network passes."""
-    return sum(isinstance(module, FunctionalAttention) for module in network.modules())
+def first_calls(calls: Sequence[Inspection]) -> list[Inspection]:
+    """The first call of each layer that solved a system, of all calls that were seen.
+
+    A task may call its network several times for one prediction.
+    """
+    first: dict[int, Inspection] = {}
+    for call in calls:
+        if call.system is not None:  # some baselines show coefficients, and solve nothing
+            first.setdefault(id(call.layer), call)
+    return list(first.values())
 
 
 def check_fingerprint(saved: Checkpoint, splits: Splits) -> None:

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from funcattn.data import Sample, Store, collate
-from funcattn.nn import FunctionalAttention, inspect
+from funcattn.nn import inspect
 from funcattn.problem import Field
 from funcattn.tasks import Task
-from funcattn.training.loop import attention_layers
+from funcattn.training.loop import first_calls
 from funcattn.training.run import Run
 from funcattn.viz import Canvas, Case, Panel, Row, RunReport, canvas, point_rows, write_run_report
 
@@ -96,12 +96,11 @@ def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dic
         prediction = task.predict(surrogate.eval(), collate([sample]).to("cpu", dtype))[0].float()
     bases = [
         call.basis  # and not a fast transform
-        for call in calls
-        if isinstance(call.layer, FunctionalAttention) and isinstance(call.basis, Tensor)
+        for call in first_calls(calls)
+        if isinstance(call.basis, Tensor)
     ]
-    first = bases[: attention_layers(surrogate)]
     return prediction, {
-        f"layer {number}": values[0, 0].T.float().numpy() for number, values in enumerate(first, 1)
+        f"layer {number}": values[0, 0].T.float().numpy() for number, values in enumerate(bases, 1)
     }
 
 

@@ -16,11 +16,23 @@ from funcattn.nn.operator import (
     PartitionAttention,
 )
 
+
+class OnPoints(nn.Module):
+    """An attention, called as the branches are."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Tensor, points: Points) -> Tensor:
+        return self.attention(x, **points.arguments)
+
+
 WIDTH, GRID = 4, (5, 6)
 POINTS = 30
 PARTS: dict[str, Callable[[], nn.Module]] = {
-    "partition": lambda: PartitionAttention(WIDTH, 3),
-    "partition without mixer": lambda: PartitionAttention(WIDTH, 3, mixer=False),
+    "partition": lambda: OnPoints(PartitionAttention(WIDTH, 3)),
+    "partition without mixer": lambda: OnPoints(PartitionAttention(WIDTH, 3, mixer=False)),
     "sines": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "sine"),
     "cosines": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "cosine"),
     "waves": lambda: FourierMap(WIDTH, WIDTH, (2, 2)),

@@ -1,4 +1,8 @@
-"""The parts of `FunctionalOperator`, each called as `part(x, points)` with x (b n c)."""
+"""The parts of `FunctionalOperator`.
+
+`PartitionAttention` is called as `FunctionalAttention` is, the branches on grids as
+`branch(x, points)` with x (b n c).
+"""
 
 from funcattn.nn.operator.features import FourierFeatures
 from funcattn.nn.operator.local import LocalStencil
