@@ -252,7 +252,7 @@ def test_streaming_holds_no_basis() -> None:
     assert rises[STREAMED]["forward"]["bytes per point"] > output
 
 
-def test_a_fork_that_dies_is_told() -> None:
+def test_a_fork_that_dies_is_reported() -> None:
     def fail() -> dict[str, int]:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ...")
 

@@ -382,7 +382,7 @@ def test_the_page_opens_with_a_paragraph_and_a_table_and_ends_with_the_commands(
     assert page.index(commands[0]) > page.index("## How it is measured")
 
 
-def test_measurements_go_below_runs_unless_told_otherwise() -> None:
+def test_measurements_go_below_runs_by_default() -> None:
     assert Bench().file == Path("runs/bench/bench.json")
     assert Bench(quick=True).file == Path("runs/bench-quick/bench.json")
     assert Bench(out=Path("a.json")).file == Path("a.json")

@@ -86,7 +86,7 @@ def seconds(record: Record | None, name: str, kind: str) -> float | None:
 
 
 def bytes_per_point(record: Record | None, name: str, kind: str) -> float | None:
-    """The memory of a candidate in a record, None where it was not weighed."""
+    """The memory of a candidate in a record, None where it was not measured."""
     if record is None:
         return None
     return _of(record, name).get("memory", {}).get(kind, {}).get("bytes per point")

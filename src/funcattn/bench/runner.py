@@ -235,8 +235,8 @@ def run(
 ) -> list[str]:
     """Measure what is not there yet, and return what could not be measured.
 
-    on_work is told the name of each, also of those that are there, and returns where to say how far
-    it is.
+    on_work is called with the name of each, also of those that are there, and returns a function
+    that shows progress.
     """
     failures = []
     for work in wanted:

@@ -313,7 +313,7 @@ def _range_words(batch: Batch) -> str:
 
 @contextmanager
 def _words_about(batch: Batch) -> Iterator[None]:
-    """A network that fails by the size of its numbers is told of as what it is."""
+    """A network that fails by the size of its numbers is reported as such."""
     try:
         yield
     except (NotPositiveError, _NotFiniteError) as error:

@@ -31,7 +31,7 @@ class AirfoilData(DataSettings):
     """Flows past airfoils; the nodes that are used are those stored."""
 
     use_every: int = 1
-    """Along both axes, every so-many-th node of the solver is used."""
+    """Stride along both axes: 2 uses every second node of the solver."""
     coarsening: int = 1
     """Cells of the benchmark's grid over those of the solver's, along both axes. Only to try
     things: forces on coarser grids are far off."""
@@ -50,7 +50,7 @@ class AirfoilData(DataSettings):
 
 
 def _reach(every: int) -> tuple[float, ...]:
-    """One step of a grid that has every so-many-th node of the benchmark's."""
+    """One step of the grid that is left of the benchmark's by a stride."""
     return tuple(every / cells for cells in CELLS)
 
 

@@ -30,7 +30,7 @@ class BurgersData(NestedGridData):
     test: int = 100
     nodes: int = 8192
     use_every: int = 4
-    """Every so-many-th node is used in training and validation."""
+    """Stride in training and validation: 2 uses every second node."""
     test_every: int = 1
     """The same in the test."""
     viscosity: float = 0.1

@@ -27,7 +27,7 @@ class DarcyData(NestedGridData):
     nodes: int = 421
     use_every: int = 5
     store_every: int = 1
-    """Along each axis, every so-many-th node is stored; a divisor of `use_every`."""
+    """Stride along each axis of what is stored; a divisor of `use_every`."""
 
     old_names: ClassVar[Mapping[str, str]] = {"stride": "use_every", "keep": "store_every"}
 

@@ -29,7 +29,7 @@ class NavierStokesData(NestedGridData):
     nodes: int = 256
     use_every: int = 4
     store_every: int = 4
-    """Along each axis, every so-many-th node is stored; a divisor of `use_every`."""
+    """Stride along each axis of what is stored; a divisor of `use_every`."""
     viscosity: float = 1e-5
 
     periodic: ClassVar = True

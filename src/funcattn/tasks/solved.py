@@ -68,7 +68,7 @@ class Solved(Generated[Data]):
     def cells(self, part: Part) -> int | None:
         """Cells along the first axis of the grid that is used, None where there is no grid.
 
-        Of finer grids, in our sets or in public files, every so-many-th point is taken.
+        Of finer grids, in our sets or in public files, every second, third, ... point is taken.
         """
 
     @property
@@ -213,7 +213,7 @@ class NestedGridData(GridData):
     nodes: int = 65
     """Points per axis on which a sample is solved."""
     use_every: int = 1
-    """Along each axis, every so-many-th node is used."""
+    """Stride along each axis: 2 uses every second node."""
 
     periodic: ClassVar[bool] = False
     """Whether the grid leaves out its last end."""
