@@ -12,13 +12,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from funcattn.arrays import Array
 from funcattn.data import Recipe, Sample, StackedSamples, trapezoid_weights
 from funcattn.data.public_layouts import AIRFOIL
 from funcattn.pde import airfoil
 from funcattn.problem import Field, Problem
 from funcattn.settings import DataSettings, Profile
 from funcattn.tasks.base import Changes, register_task
-from funcattn.tasks.solved import PLANE, Array, Part, Solved
+from funcattn.tasks.solved import PLANE, Solved
+from funcattn.tasks.splitting import Part
 
 CELLS = (220, 50)
 """Of the benchmark's grid, along the airfoil and its wake, and away from them."""

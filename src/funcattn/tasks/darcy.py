@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import DARCY
 from funcattn.pde import darcy
@@ -17,7 +18,8 @@ from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_gradient, relative_l2
-from funcattn.tasks.solved import PLANE, Array, NestedGridData, OnGrid, Part
+from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import TypeVar
 
+from funcattn.arrays import Array
 from funcattn.data import (
     Recipe,
     Sample,
@@ -28,10 +28,8 @@ from funcattn.data.public_files import PublicLayout, measure_public, read_public
 from funcattn.data.public_layouts import SPACE
 from funcattn.settings import DataSettings
 from funcattn.tasks.base import Data, Splits, Task
+from funcattn.tasks.splitting import PARTS, Part
 
-Array = npt.NDArray[Any]
-Part = Literal["train", "validation", "test"]
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
 LINE, PLANE = ("x",), ("x", "y")
 """Axes of arrays."""
 
