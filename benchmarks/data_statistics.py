@@ -131,7 +131,7 @@ def main() -> None:
         found[name] = {
             "rows": {what: {"original": a, "ours": b} for what, (a, b) in rows.items()},
             **{key: said[key] for key in ("samples", "rejected", "parameters", "seed")},
-            "seconds_a_sample": said["seconds_a_sample"],
+            "seconds_per_sample": said["seconds_per_sample"],
             "command": " ".join(["python", *sys.argv]),
             **facts(),
         }

@@ -5,7 +5,7 @@
 makes random points in the unit cube in a .npy file, streams them through a network of width 128
 with its starting weights, and writes results/ten_million_points.json with commit and machine beside
 the numbers. The inputs, the scratch file and the output lie in the scratch folder, about 600 bytes
-a point, and are gone at the end.
+per point, and are gone at the end.
 """
 
 import argparse

@@ -67,7 +67,7 @@ def main() -> None:
             found.setdefault(form, {})[points] = json.loads(said)
             print(f"{form}, {points:,} points: {said.strip()}", flush=True)
     command = shlex.join(["python", *sys.argv])
-    record = {"a_point": found, "command": command, "seed": 0, **facts()}
+    record = {"per_point": found, "command": command, "seed": 0, **facts()}
     write_text(RESULT, json.dumps(record, indent=1) + "\n")
 
 

@@ -218,7 +218,7 @@ def test_a_run_takes_strided_and_reversed_arrays(predictor: Predictor) -> None:
     np.testing.assert_allclose(backwards[::-1], wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_a_network_that_overflows_is_told_of_in_words(predictor: Predictor) -> None:
+def test_a_network_that_overflows_is_reported_as_such(predictor: Predictor) -> None:
     with torch.no_grad():
         for parameter in predictor.surrogate.parameters():
             parameter.mul_(1e30)

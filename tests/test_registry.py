@@ -48,7 +48,7 @@ def test_a_name_that_is_taken_is_refused() -> None:
         things.register("a", [1])
 
 
-def test_an_unknown_name_is_told_the_known_ones_and_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones_and_the_nearest() -> None:
     things: Registry[int] = Registry("thing", {"large": "x", "small": "x"})
     with pytest.raises(ValueError, match=r"thing: .* large, small, got 'smal'; .* small\?"):
         things.named("smal")

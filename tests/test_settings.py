@@ -128,7 +128,7 @@ def test_fewer_than_no_samples_are_refused(name: str) -> None:
     ("given", "kept"),
     [(0.25, 0.25), (1, 1.0), ([0.5, 1], (0.5, 1.0)), ((0.5, 0.25), (0.5, 0.25)), (None, None)],
 )
-def test_a_reach_is_a_number_or_one_an_axis(given: Any, kept: Any) -> None:
+def test_a_reach_is_a_number_or_one_per_axis(given: Any, kept: Any) -> None:
     assert changed(SETTINGS, {"network": {"reach": given}}).network.reach == kept
 
 

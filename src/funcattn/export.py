@@ -1,7 +1,6 @@
 """Networks as ONNX files, for runtimes without PyTorch."""
 
 import logging
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from funcattn.files import whole_file
 from funcattn.ops.linalg import check_unrollable
 
 AGREEMENT = 1e-4
@@ -56,13 +56,9 @@ def to_onnx(
     watch = _CanBeWritten()  # type: ignore[no-untyped-call]
     with torch.no_grad(), watch:
         expected = called(*tensors)
-    aside = path.with_name(f".{path.name}.part")
-    try:
+    with whole_file(path) as aside:
         _translated(called, tensors, fixed=grid is not None).save(aside)
         _check_agreement(aside, example, expected)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 class _CalledByNames(nn.Module):

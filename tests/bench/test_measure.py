@@ -13,7 +13,7 @@ from funcattn.bench import measure, memory
 from funcattn.bench.candidates import (
     CHECKPOINTED,
     LAYERS,
-    MODELS,
+    NETWORKS,
     OURS,
     PLAIN,
     REFERENCE,
@@ -99,13 +99,13 @@ def test_every_layer_is_timed_and_ours_agree() -> None:
 
 
 def test_a_network_is_timed_in_training_steps() -> None:
-    names = [name for name, candidate in MODELS.items() if not candidate.compiled]
+    names = [name for name, candidate in NETWORKS.items() if not candidate.compiled]
     assert {OURS, CHECKPOINTED, REFERENCE, "linformer", "softmax"} < set(names)
     found = measure.measure_time(replace(job(*names), part="model"), nothing)["candidates"]
     for name in names:
         assert found[name]["forward"]["operations"] > 0
         assert "median" in found[name]["training step"]
-        compared = {"agreement"} if MODELS[name].functional else set()
+        compared = {"agreement"} if NETWORKS[name].functional else set()
         assert found[name].keys() == {"forward", "training step"} | compared
         if compared:
             assert found[name]["agreement"]["output"] < 1e-9
@@ -252,7 +252,7 @@ def test_streaming_holds_no_basis() -> None:
     assert rises[STREAMED]["forward"]["bytes per point"] > output
 
 
-def test_a_fork_that_dies_is_told() -> None:
+def test_a_fork_that_dies_is_reported() -> None:
     def fail() -> dict[str, int]:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ...")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from funcattn.bench.candidates import MODELS, OURS, PLAIN, REFERENCE, Shape, give_weights
+from funcattn.bench.candidates import NETWORKS, OURS, PLAIN, REFERENCE, Shape, give_weights
 from funcattn.bench.reference_form import ReferenceForm
 from funcattn.nn import FunctionalAttention
 
@@ -40,7 +40,7 @@ def test_in_a_network_it_equals_the_layer(generator: torch.Generator) -> None:
     positions, values = torch.rand(2, 1, 30, 2, generator=generator).double()
     outs = []
     for name in (OURS, PLAIN, REFERENCE):
-        model = MODELS[name].build(shape, 30).double()
+        model = NETWORKS[name].build(shape, 30).double()
         give_weights(model)
         outs.append(model(positions, values[..., :1]))
     torch.testing.assert_close(outs[0], outs[1], rtol=1e-9, atol=1e-10)

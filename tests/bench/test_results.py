@@ -13,12 +13,12 @@ from funcattn.bench import runner, targets
 from funcattn.bench.candidates import (
     CHECKPOINTED,
     LAYERS,
-    MODELS,
+    NETWORKS,
     OURS,
     PLAIN,
     REFERENCE,
     STREAMED,
-    Part,
+    Scope,
     Shape,
 )
 from funcattn.bench.figure import curves
@@ -87,7 +87,7 @@ def network(points: int = 2**14, **faster: float) -> dict[str, Any]:
     """The same of networks."""
     case = record(points, **faster)
     candidates = {}
-    for name in MODELS:
+    for name in NETWORKS:
         as_layer = case["candidates"].get(name, case["candidates"][OURS])
         candidates[name] = {
             "forward": as_layer["forward"],
@@ -220,7 +220,7 @@ def test_networks_of_baselines_end_before_ours(
     ],
 )
 def test_slow_calls_have_fewer_rounds(
-    part: Part, points: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+    part: Scope, points: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -348,7 +348,7 @@ def test_networks_have_tables_and_a_picture(tmp_path: Path) -> None:
 
     time = curves(found.cases("model", EIGHT)).axes[2]
     lines = {line.get_label(): line for line in time.get_lines()}
-    assert lines.keys() == MODELS.keys()
+    assert lines.keys() == NETWORKS.keys()
     assert list(lines[OURS].get_xdata()) == [2**11, 2**14, 2**17]
     assert list(lines[OURS].get_ydata()) == pytest.approx([300 / 8, 75, 600])
     names = {path.name for path in write_pictures(found, tmp_path)}
@@ -382,7 +382,7 @@ def test_the_page_opens_with_a_paragraph_and_a_table_and_ends_with_the_commands(
     assert page.index(commands[0]) > page.index("## How it is measured")
 
 
-def test_measurements_go_below_runs_unless_told_otherwise() -> None:
+def test_measurements_go_below_runs_by_default() -> None:
     assert Bench().file == Path("runs/bench/bench.json")
     assert Bench(quick=True).file == Path("runs/bench-quick/bench.json")
     assert Bench(out=Path("a.json")).file == Path("a.json")

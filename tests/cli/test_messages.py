@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_read_is_named(
     refused(call("train", "darcy", "--config", name), said)
 
 
-def test_a_run_resumed_with_other_settings_is_told_which(
+def test_a_run_resumed_with_other_settings_names_them(
     call: Call, refused: Refused, run: Path
 ) -> None:
     line = ("train", "darcy", "--out", run, "--resume")

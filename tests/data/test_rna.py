@@ -152,7 +152,7 @@ def test_the_ready_file_gives_what_the_folder_gives(folder: Path, ready: Path, p
 
 
 @pytest.mark.parametrize("layout", ["folder", "ready"])
-def test_progress_is_told(layout: str, request: pytest.FixtureRequest) -> None:
+def test_progress_is_reported(layout: str, request: pytest.FixtureRequest) -> None:
     told: list[tuple[int, int]] = []
     surfaces = open_rna(request.getfixturevalue(layout))
     surfaces.read(TRAIN, 5, lambda done, total: told.append((done, total)))

@@ -118,7 +118,7 @@ def test_grids_of_one_batch_are_the_same(generator: torch.Generator) -> None:
 
 @pytest.mark.usefixtures("as_a_user")
 @pytest.mark.parametrize("name", ["values", "target", "weights"])
-def test_a_sample_has_one_row_a_point(name: str, generator: torch.Generator) -> None:
+def test_a_sample_has_one_row_per_point(name: str, generator: torch.Generator) -> None:
     sample = made(4, generator)
     shorter = getattr(sample, name)[:3]
     with pytest.raises(

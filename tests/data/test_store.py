@@ -280,7 +280,7 @@ def test_remains_of_a_kill_within_a_write_are_cleared(tmp_path: Path, remains: s
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("how", ["altered", "cut", "empty", "another file"])
-def test_a_damaged_file_is_said(tmp_path: Path, how: str) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, how: str) -> None:
     store = Store(tmp_path)
     made = store.made(PLAIN, 0, 5)
     raw = bytearray(made.path.read_bytes())
@@ -456,7 +456,7 @@ def test_a_cluster_makes_the_same_set(tmp_path: Path) -> None:
     assert_same(by_cluster, Store(tmp_path / "b", workers=2).made(DARCY, 0, 12))
 
 
-def test_a_scheduler_that_is_not_there_is_said(
+def test_a_scheduler_that_does_not_answer_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CLUSTER_SECONDS", 1)

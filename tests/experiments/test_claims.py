@@ -77,7 +77,7 @@ def test_a_method_that_is_not_here_is_named(made: Any) -> None:
     assert str(verdict) == "w: not yet; GNOT: the method is not here"
 
 
-def test_older_code_is_told(made: Any) -> None:
+def test_results_of_older_code_are_marked(made: Any) -> None:
     made.add(PDE.trials["funcattn", "darcy"], {"test": {"relative_l2": 0.1}}, code="old")
     outcome = made.with_errors(PDE, {("fno", "darcy"): [0.2]})
     assert str(FIRST.verdict(outcome)).endswith("(tier cpu, 1 seed, by older code)")

@@ -53,7 +53,7 @@ def test_the_latex_table(burgers: Any) -> None:
     assert lines[-1] == r"\end{tabular}"
 
 
-def test_a_tier_without_results_of_its_own_is_not_told_of(made: Any, tmp_path: Path) -> None:
+def test_a_tier_without_results_of_its_own_is_left_out(made: Any, tmp_path: Path) -> None:
     errors = {"mse": dict.fromkeys(("5", "10", "20", "40"), 0.1)}
     made.add(FEW_SHOT.trials["funcattn", "5"], {"measured": errors})  # the same at both tiers
     page, folder = tmp_path / "results.md", tmp_path / "out"
@@ -163,7 +163,7 @@ def test_pictures_stay_where_the_weights_are_not(made: Any, tmp_path: Path) -> N
     assert "![ridge condition-cpu](../out/pictures/ridge_condition-cpu.png)" in text
 
 
-def test_weights_that_do_not_fit_any_more_are_told(made: Any, tmp_path: Path) -> None:
+def test_weights_that_no_longer_fit_are_reported(made: Any, tmp_path: Path) -> None:
     def figures(outcome: Any) -> dict[str, Figure]:  # noqa: ARG001
         raise CheckpointError("they do not fit")
 

@@ -81,7 +81,7 @@ def test_two_workers_run_side_by_side(tmp_path: Path) -> None:
     assert sorted(order[:2]) == ["0 starts", "4 starts"]
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     (cell,) = cells(tmp_path, 1)
     this = queue(tmp_path, PROGRAM)
     assert this.fraction_done(cell) == 0

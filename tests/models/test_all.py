@@ -275,7 +275,7 @@ class TestErrors:
         "shape", [(2, POINTS - 1), (2, 1), (2, POINTS, 1), (3, POINTS)], ids=str
     )
     @pytest.mark.parametrize("name", [*KINDS, "stencils"])
-    def test_a_mask_has_one_number_a_point(self, model: nn.Module, shape: tuple[int, ...]) -> None:
+    def test_a_mask_has_a_number_per_point(self, model: nn.Module, shape: tuple[int, ...]) -> None:
         mask = torch.ones(shape, dtype=torch.bool)
         with pytest.raises(ValueError, match="mask: expected "):
             model(self.POSITIONS, self.VALUES, grid=GRID, mask=mask)

@@ -121,7 +121,7 @@ class TestEveryNetwork:
         assert torch.equal(saved(x, context=context), loaded(x, context=context))
 
     @pytest.mark.usefixtures("as_a_user")
-    def test_wrong_shapes_are_told_in_words(self, name: str) -> None:
+    def test_wrong_shapes_are_refused_with_an_explanation(self, name: str) -> None:
         model, x = NETWORKS[name](), torch.zeros(2, 5, 1)
         with pytest.raises(ValueError, match=r"positions: expected \(b, n, 1\), got \(2, 5, 2\)"):
             model(torch.zeros(2, 5, 2), context=torch.zeros(2, 3, 2))

@@ -227,7 +227,7 @@ class TestErrors:
             made(name)(positions, positions[..., :1], grid=(5, 5))
 
     @pytest.mark.parametrize("modes", [0, (3,), (3, 3, 3), (3, 0)], ids=str)
-    def test_modes_are_positive_one_an_axis(self, modes: int | tuple[int, ...], made: Any) -> None:
+    def test_modes_are_positive_one_per_axis(self, modes: int | tuple[int, ...], made: Any) -> None:
         with pytest.raises(ValueError, match="modes: expected a positive number"):
             made("fno", modes=modes)
 

@@ -45,7 +45,7 @@ def test_is_lift_blocks_and_head(made: Any, uniform: Any, assert_equal_to_roundi
     assert_equal_to_rounding(out, expected)
 
 
-def test_the_networks_at_each_point_are_as_wide_as_told(made: Any) -> None:
+def test_the_networks_at_each_point_have_the_given_width(made: Any) -> None:
     narrow, wide = made("transformer", mlp_ratio=0.5), made("wide mlp")
     assert [block.mlp.expand.out_features for block in narrow.blocks] == [4, 4]
     assert [block.mlp.expand.out_features for block in wide.blocks] == [20, 20]

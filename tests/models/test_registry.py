@@ -99,7 +99,7 @@ def call(network: nn.Module, task: Fields, given: dict[str, Tensor], **more: Ten
 
 
 @every_pair
-def test_output_has_a_row_a_point_and_every_parameter_gets_a_gradient(
+def test_output_has_a_row_per_point_and_every_parameter_gets_a_gradient(
     model: str, task: str
 ) -> None:
     fields = TASKS[task]
@@ -208,7 +208,7 @@ def test_it_learns_four_samples_by_heart(model: str) -> None:
     assert losses[-1] <= 0.1 * losses[0]
 
 
-def test_what_a_network_cannot_take_is_said() -> None:
+def test_what_a_network_cannot_take_is_reported() -> None:
     cloud = problem(0, 1)
     with pytest.raises(ValueError, match=r"got 'fno': it needs points on a grid"):
         build_model("fno", TINY, cloud)

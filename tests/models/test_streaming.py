@@ -202,7 +202,7 @@ def test_progress_counts_every_pass(mesh: dict[str, Any], made: Any) -> None:
         ({"out": "fields.txt"}, r"out: expected a name that ends in .npy, got fields.txt"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(
+def test_what_does_not_fit_is_refused_with_an_explanation(
     mesh: dict[str, Any], changes: dict[str, Any], said: str, made: Any
 ) -> None:
     with pytest.raises(ValueError, match=said):
@@ -224,7 +224,7 @@ Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.mark.parametrize("which", ["scratch", "out"])
-def test_a_disk_without_room_is_told_before_the_work(
+def test_a_disk_without_room_is_reported_before_the_work(
     mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, made: Any
 ) -> None:
     needed = N * 8 * 8 if which == "scratch" else N * 3 * 8
@@ -244,7 +244,7 @@ def test_a_disk_without_room_is_told_before_the_work(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_a_disk_that_fills_up_is_told(
+def test_a_disk_that_fills_up_is_reported(
     mesh: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any
 ) -> None:
     with Path("/dev/full").open("r+b", buffering=0) as full:

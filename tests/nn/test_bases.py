@@ -104,7 +104,7 @@ class TestLearnedBasis:
         torch.testing.assert_close(gram, identity(min(bases, 8)), rtol=0, atol=1e-6)
         assert not basis.scores.bias.any()
 
-    def test_temperature_divides_the_scores_and_is_learned_one_a_head(
+    def test_temperature_divides_the_scores_and_is_learned_per_head(
         self, generator: torch.Generator
     ) -> None:
         basis = lively(lambda: LearnedBasis(width=12, heads=3, bases=5))

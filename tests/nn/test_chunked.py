@@ -338,7 +338,7 @@ def test_auto_does_few_points_plainly(
     assert (layer._in_chunks(x, Points()) is None) is is_few
 
 
-def test_second_derivatives_are_refused_in_words(execution: str) -> None:
+def test_second_derivatives_are_refused_with_an_explanation(execution: str) -> None:
     x = fields().requires_grad_()
     with pytest.raises(RuntimeError, match=r"first derivatives only.*execution='plain'"):
         torch.autograd.grad(loss(build(execution)(x)), x, create_graph=True)

@@ -61,7 +61,7 @@ def test_lattice_distances_are_the_distances_to_the_nodes_of_the_box(
     torch.testing.assert_close(encoding(positions), expected, rtol=0, atol=1e-14)
 
 
-def test_the_lattice_is_on_the_unit_box_unless_told(generator: torch.Generator) -> None:
+def test_the_lattice_is_on_the_unit_box_by_default(generator: torch.Generator) -> None:
     positions = torch.rand(1, 9, 2, dtype=torch.float64, generator=generator)
     told = LatticeDistances(2, per_axis=8, lower=0.0, upper=(1.0, 1.0))
     assert torch.equal(LatticeDistances(2)(positions), told(positions))

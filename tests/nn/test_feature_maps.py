@@ -278,7 +278,7 @@ class TestStencil:
             Stencil(2, 3, reach=reach)
 
     @pytest.mark.parametrize("reach", [(), (0.1,), (0.1, 0.1, 0.1)], ids=str)
-    def test_a_reach_is_one_number_or_one_an_axis(self, reach: tuple[float, ...]) -> None:
+    def test_a_reach_is_one_number_or_one_per_axis(self, reach: tuple[float, ...]) -> None:
         with pytest.raises(ValueError, match="expected one number, or one for each of 2 axes"):
             Stencil(2, 3, reach=reach)
 

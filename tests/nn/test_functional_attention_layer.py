@@ -462,7 +462,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("maps", MAPS)
     @pytest.mark.parametrize("features", FEATURES)
-    def test_a_mask_has_one_number_a_point(self, maps: str, features: str) -> None:
+    def test_a_mask_has_one_number_per_point(self, maps: str, features: str) -> None:
         layer = made(maps=maps, features=FEATURES[features])
         x = torch.zeros(2, 12, WIDTH, dtype=torch.float64)
         with pytest.raises(ValueError, match="mask: expected one number for each of 12 points"):

@@ -12,7 +12,7 @@ def spread(h: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("heads", [None, 3])
-def test_ridges_start_at_the_given_value_for_all_heads_or_one_a_head(heads: int | None) -> None:
+def test_ridges_start_at_the_given_value_for_all_heads_or_one_per_head(heads: int | None) -> None:
     shape = () if heads is None else (heads,)
     convex, additive = ConvexRidge(0.2, heads=heads)(), AdditiveRidge(3.0, heads=heads)()
     assert isinstance(convex, Convex)

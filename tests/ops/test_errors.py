@@ -151,7 +151,9 @@ def test_a_mask_or_weights_of_the_wrong_length(name, shape) -> None:
 
 
 @pytest.mark.parametrize("name", ["mask", "weights"])
-def test_one_mask_for_sides_of_different_length_is_told_of_pairs(name) -> None:
+def test_one_mask_for_sides_of_different_lengths_is_refused_in_favour_of_a_pair(
+    name,
+) -> None:
     given = ones(B, N, dtype=torch.bool if name == "mask" else torch.float64)
     with pytest.raises(ValueError, match=rf"pass a pair `{name}=\(query side, key side\)`"):
         attend(**{name: given})
@@ -294,7 +296,7 @@ def test_a_system_that_is_not_positive_definite_is_counted() -> None:
         solve_positive(systems, torch.ones(4, 3, 1))
 
 
-def test_a_ridge_lost_in_rounding_is_told_to_grow() -> None:
+def test_a_ridge_lost_in_rounding_is_refused_with_advice_to_enlarge_it() -> None:
     """1 + 1e-20 is 1 in float64 too, so the system of two equal keys is singular."""
     x, basis = torch.ones(1, 1, 2, 1), torch.full((1, 1, 2, 2), 0.5)
     options = {"projection": "transpose", "form": "primal"}

@@ -92,7 +92,7 @@ def test_a_ridge_lost_in_float32_is_found_in_float64(by: Callable[..., Tensor], 
         assert exact.norm() > 0
 
 
-def test_second_derivatives_are_refused_in_words() -> None:
+def test_second_derivatives_are_refused_with_an_explanation() -> None:
     *fields, _ = leaves(7, 5)
     out = transport_once(*fields, ridge=0.3)
     with pytest.raises(RuntimeError, match=r"first derivatives only.*execution='plain'"):

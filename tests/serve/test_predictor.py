@@ -223,7 +223,7 @@ def test_weights_of_training_are_not_forgotten(
         ({"grid": None}, "grid"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(
+def test_what_does_not_fit_is_refused_with_an_explanation(
     predictor: Predictor, arrays: dict[str, Any], changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ValueError, match=said):
@@ -355,7 +355,7 @@ def test_a_streamed_mesh_is_warned_about_as_ever(
         ({"time": 0.5}, "time: expected none for darcy, got 0.5"),
     ],
 )
-def test_a_stream_that_does_not_fit_is_refused_in_words(
+def test_a_stream_that_does_not_fit_is_refused_with_an_explanation(
     free: Predictor, arrays: dict[str, Any], changes: dict[str, Any], said: str
 ) -> None:
     one = {name: array[0] for name, array in arrays.items()}

@@ -97,7 +97,7 @@ def test_weights_of_training_are_not_forgotten(call: Call, run: Path) -> None:
         (("mesh", "-o", "out.npz", "--scratch", "."), "--scratch: expected --streamed with it"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_line(
+def test_what_cannot_be_done_is_reported_in_one_line(
     call: Call, run: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     code, _, err = call("predict", run, *arguments)

@@ -248,7 +248,7 @@ def test_drag_is_read_off_fields_that_stick_to_the_wall() -> None:
     assert found["true_lift"].item() == pytest.approx(0, abs=1e-12)
 
 
-def test_loss_before_the_data_is_said() -> None:
+def test_a_loss_before_the_data_is_refused() -> None:
     batch = Batch(torch.zeros(1, 2, 2), None, torch.zeros(1, 2, 4), surface=torch.ones(1, 2))
     with pytest.raises(AssertionError, match="splits come before losses"):
         smoke().loss(batch.target, batch)
@@ -275,7 +275,7 @@ def test_the_settings_of_every_profile_train(
     assert [n for n in still if not n.endswith("temperature")] == []
 
 
-def test_too_few_cases_for_a_split_are_said(store: Store) -> None:
+def test_too_few_cases_for_a_split_are_refused(store: Store) -> None:
     with pytest.raises(ValueError, match=r"data\.split: expected cases for training.*'scarce'"):
         smoke(split="scarce", train=2, validation=2, test=4).splits(store)
     with pytest.raises(ValueError, match="points: expected at least 1, got 0"):

@@ -108,7 +108,7 @@ def test_a_stream_is_a_sequence() -> None:
     assert_same(pickle.loads(pickle.dumps(stream))[2], stream[2])
 
 
-def test_splits_are_as_long_as_told_and_have_nothing_in_common() -> None:
+def test_splits_have_the_given_lengths_and_nothing_in_common() -> None:
     parts = splits(train=30, validation=20, test=10)
     assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [30, 20, 10]
     firsts = {

@@ -98,7 +98,7 @@ def test_the_fingerprint_is_of_the_content(file: Path, tmp_path: Path) -> None:
     assert splits(file, points=10).fingerprint != one
 
 
-def test_progress_is_told(file: Path) -> None:
+def test_progress_is_reported(file: Path) -> None:
     told: list[tuple[int, int]] = []
     task(file).splits(replace(NOWHERE, advance=lambda done, total: told.append((done, total))))
     assert told[-1] == (27, 27)
@@ -118,7 +118,7 @@ def test_a_folder_in_the_public_layout_is_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [None, "nowhere/to/be/found"])
-def test_without_data_one_is_told_what_to_get_and_how_to_give_it(path: str | None) -> None:
+def test_without_data_the_error_says_what_to_get_and_how_to_give_it(path: str | None) -> None:
     with pytest.raises(FileNotFoundError) as error:
         splits(path)
     for part in (

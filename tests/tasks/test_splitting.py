@@ -35,7 +35,7 @@ def test_groups_stay_together() -> None:
     assert all(seen.values())
 
 
-def test_the_parts_can_be_told() -> None:
+def test_the_parts_can_be_given() -> None:
     told = ["train", "test", "train", "validation"]
     assert split_cases(NAMES[:4], parts=told) == {"train": [0, 2], "validation": [3], "test": [1]}
 

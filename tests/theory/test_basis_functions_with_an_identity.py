@@ -205,7 +205,7 @@ class TestMetricSolve:
         assert errors[1] < errors[0] / 20
         assert errors[2] < errors[1] / 50
 
-    def test_on_a_sample_of_the_darcy_benchmark_ten_functions_an_axis_leave_a_few_percent(
+    def test_on_a_sample_of_the_darcy_benchmark_ten_functions_per_axis_leave_a_few_percent(
         self,
     ) -> None:
         """Its coefficient jumps, so that there is no spectral rate; nothing is trained."""

@@ -106,7 +106,7 @@ class FullDisk(io.FileIO):
 
 
 @pytest.mark.parametrize("room", [0, 100, 700])
-def test_a_full_disk_is_said_and_leaves_nothing_half_written(
+def test_a_full_disk_is_reported_and_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     save_checkpoint(tmp_path / "one", example(1))
@@ -125,7 +125,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(
 
 
 @pytest.mark.parametrize("call", ["mkdir", "fsync", "rename"])
-def test_a_disk_that_fails_at_any_call_is_said(
+def test_a_disk_that_fails_at_any_call_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     monkeypatch.setattr(Path if call == "mkdir" else os, call, no_space)

@@ -151,7 +151,7 @@ def test_an_edit_is_named_and_the_way_out_with_it(run: Path, change: Edit, said:
     assert "--accept-edited" in str(refusal.value)
 
 
-def test_an_edit_on_purpose_is_accepted_when_it_is_said(run: Path, store: Store) -> None:
+def test_a_deliberate_edit_is_accepted_when_asked_for(run: Path, store: Store) -> None:
     right = predicted(run)
     edit(run, values("network.projection", "transpose"))
     other = predicted(run, accept_edited=True)
@@ -183,7 +183,7 @@ def test_a_run_of_an_earlier_version_is_loaded_as_ever(run: Path) -> None:
     assert torch.equal(predicted(run), right)
 
 
-def test_the_package_itself_takes_the_word_too(run: Path) -> None:
+def test_the_package_itself_accepts_edits_too_when_asked(run: Path) -> None:
     edit(run, values("seed", 5))
     with pytest.raises(RunError, match="seed was 0 and is 5"):
         funcattn.load(run)

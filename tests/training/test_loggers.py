@@ -62,7 +62,7 @@ def test_wandb_gets_the_settings_and_the_lines(
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])
-def test_a_logger_that_is_not_installed_is_said(
+def test_a_logger_that_is_not_installed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Any
 ) -> None:
     module = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}[name]

@@ -182,7 +182,7 @@ def test_the_view_is_a_rotation_and_sees_the_wide_side() -> None:
     ],
     ids=["plane", "space", "grid"],
 )
-def test_many_points_are_thinned_and_it_is_said(x: Floats, grid: tuple[int, ...] | None) -> None:
+def test_many_points_are_thinned_with_a_note(x: Floats, grid: tuple[int, ...] | None) -> None:
     place = canvas(x, grid, most=1000)
     assert isinstance(place, Mesh | Space)
     assert 500 <= len(place.drawn) <= 1100
@@ -190,7 +190,7 @@ def test_many_points_are_thinned_and_it_is_said(x: Floats, grid: tuple[int, ...]
     assert not canvas(x, grid, most=3000).notes
 
 
-def test_a_far_field_with_few_points_is_cut_off_and_it_is_said() -> None:
+def test_a_far_field_with_few_points_is_cut_off_with_a_note() -> None:
     random = np.random.default_rng(0)
     radius, angle = 10 ** random.uniform(-1, 2, 3000), random.uniform(0, 7, 3000)
     x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -203,7 +203,7 @@ def test_a_far_field_with_few_points_is_cut_off_and_it_is_said() -> None:
     assert not canvas(with_hole()).notes
 
 
-def test_a_very_long_domain_is_stretched_and_it_is_said() -> None:
+def test_a_very_long_domain_is_stretched_with_a_note() -> None:
     place = canvas(lattice(20, 5) * [10, 1], (20, 5))
     assert place.ratio == pytest.approx(1 / 3)
     assert "not drawn to the same scale" in " ".join(place.notes)
@@ -221,7 +221,7 @@ def test_a_very_long_domain_is_stretched_and_it_is_said() -> None:
     ids=["plane", "space", "bent", "even", "line"],
 )
 @pytest.mark.parametrize("how_many", [3, 200])
-def test_points_without_a_position_are_left_out_and_it_is_said(
+def test_points_without_a_position_are_left_out_with_a_note(
     x: Floats, grid: tuple[int, ...] | None, how_many: int
 ) -> None:
     x = x.copy()

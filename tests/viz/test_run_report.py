@@ -219,7 +219,7 @@ def test_settings_are_flat_and_facts_are_whole() -> None:
         assert f"<td>{name}</td><td>{value}</td>" in page
 
 
-def test_the_chosen_epoch_is_said() -> None:
+def test_the_chosen_epoch_is_named() -> None:
     page = page_of("grid")
     assert (
         "Of 5 epochs, epoch 4 was chosen on validation data, for its relative l2 of 0.125" in page
@@ -271,11 +271,11 @@ def test_first_and_last_layer_are_shown_by_their_largest_functions() -> None:
     assert sum("basis functions" in caption for caption in one_layer) == 1
 
 
-def test_condition_numbers_that_are_not_finite_are_said() -> None:
+def test_condition_numbers_that_are_not_finite_are_reported() -> None:
     assert "layer 1: 1 of 5 values are not finite; those epochs are left blank." in page_of("grid")
 
 
-def test_the_first_channels_are_shown_and_the_rest_is_said() -> None:
+def test_the_first_channels_are_shown_and_the_rest_is_mentioned() -> None:
     (caption,) = [c for c in captions(page_of("grid of channels")) if c.startswith("Median")]
     assert "The first 4 of 5 input channels are shown." in caption
     assert "The first 4 of 6 output channels are shown." in caption
@@ -299,7 +299,7 @@ def test_a_large_cloud_is_thinned_and_the_report_stays_small(tmp_path: Path) -> 
     "kind", ["grid", "bent grid", "line", "cloud", "cloud in space", "frames on a line"]
 )
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["some", "all"])
-def test_what_is_not_finite_is_drawn_around_and_said(
+def test_what_is_not_finite_is_drawn_around_with_a_note(
     tmp_path: Path, kind: str, all_of_it: bool
 ) -> None:
     (sound,) = KINDS[kind].cases
@@ -319,7 +319,7 @@ def test_what_is_not_finite_is_drawn_around_and_said(
 
 
 @pytest.mark.parametrize("kind", ["grid", "line", "cloud", "cloud in space", "frames on a line"])
-def test_points_without_a_position_are_said(tmp_path: Path, kind: str) -> None:
+def test_points_without_a_position_are_reported(tmp_path: Path, kind: str) -> None:
     (sound,) = KINDS[kind].cases
     positions = np.array(sound.positions)
     positions[:3] = np.nan
@@ -329,7 +329,7 @@ def test_points_without_a_position_are_said(tmp_path: Path, kind: str) -> None:
     assert "3 points without a finite position are left out." in captions(page)[0]
 
 
-def test_broken_numbers_of_the_training_are_said(tmp_path: Path) -> None:
+def test_broken_numbers_of_the_training_are_reported(tmp_path: Path) -> None:
     history = [{"train_loss": math.nan, "validation_relative_l2": math.inf, "rate": 0.0}] * 3
     page = written(
         tmp_path,

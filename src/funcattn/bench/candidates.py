@@ -18,7 +18,7 @@ from funcattn.nn.execution import Execution
 from funcattn.problem import Field, Problem
 from funcattn.settings import SizedAttentionSettings
 
-Part = Literal["layer", "model"]
+Scope = Literal["layer", "model"]
 OURS, PLAIN, STREAMED = "functional", "functional, plain", "functional, streamed"
 COMPILED, CHECKPOINTED = "functional, compiled", "functional, checkpointed"
 REFERENCE = "reference form"
@@ -116,7 +116,7 @@ LAYERS: dict[str, Candidate] = {
     },
 }
 
-MODELS: dict[str, Candidate] = {
+NETWORKS: dict[str, Candidate] = {
     OURS: Candidate(_network(_ours("auto")), functional=True),
     PLAIN: Candidate(_network(_ours("plain")), functional=True),
     COMPILED: Candidate(_compiled(_network(_ours("plain"))), functional=True, compiled=True),
@@ -129,7 +129,7 @@ MODELS: dict[str, Candidate] = {
     },
 }
 
-CANDIDATES: Mapping[Part, Mapping[str, Candidate]] = {"layer": LAYERS, "model": MODELS}
+CANDIDATES: Mapping[Scope, Mapping[str, Candidate]] = {"layer": LAYERS, "model": NETWORKS}
 
 
 def give_weights(module: nn.Module) -> None:

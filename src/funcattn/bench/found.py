@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from funcattn.bench.candidates import Part, Shape
+from funcattn.bench.candidates import Scope, Shape
 
 Record = Mapping[str, Any]
 
@@ -57,7 +57,7 @@ class Found:
         self.feats = {r["feat"]: r for r in self.records if "feat" in r}
 
     def cases(
-        self, part: Part, shape: Shape | None = None, allocator: str = "default"
+        self, part: Scope, shape: Shape | None = None, allocator: str = "default"
     ) -> list[Record]:
         """The records of a part, and of a shape if given, by growing number of points."""
         chosen = [
@@ -70,7 +70,7 @@ class Found:
         return sorted(chosen, key=lambda r: r["points"])
 
     def case(
-        self, part: Part, shape: Shape, points: int, allocator: str = "default"
+        self, part: Scope, shape: Shape, points: int, allocator: str = "default"
     ) -> Record | None:
         """The record at one number of points, if there is one."""
         return next((r for r in self.cases(part, shape, allocator) if r["points"] == points), None)
@@ -86,7 +86,7 @@ def seconds(record: Record | None, name: str, kind: str) -> float | None:
 
 
 def bytes_per_point(record: Record | None, name: str, kind: str) -> float | None:
-    """The memory of a candidate in a record, None where it was not weighed."""
+    """The memory of a candidate in a record, None where it was not measured."""
     if record is None:
         return None
     return _of(record, name).get("memory", {}).get(kind, {}).get("bytes per point")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from funcattn.bench.candidates import CANDIDATES, PLAIN, Candidate, Part, Shape, give_weights
+from funcattn.bench.candidates import CANDIDATES, PLAIN, Candidate, Scope, Shape, give_weights
 from funcattn.training.cost import ON_CPU
 
 resource: Any
@@ -26,16 +26,16 @@ except ModuleNotFoundError:  # on Windows
 Call = Callable[[], object]
 Say = Callable[[str], None]
 
-AGREE_AT_MOST: Mapping[Part, int] = {"layer": 2**14, "model": 2**12}
+AGREE_AT_MOST: Mapping[Scope, int] = {"layer": 2**14, "model": 2**12}
 """Points at which forms are compared, at most: enough for several chunks."""
-AGREE_IN: Mapping[Part, torch.dtype] = {"layer": torch.float32, "model": torch.float64}
+AGREE_IN: Mapping[Scope, torch.dtype] = {"layer": torch.float32, "model": torch.float64}
 """What forms compute in when they are compared with the plain one in float64. Over eight layers the
 rounding of float32 grows beyond any tolerance that would tell right from wrong."""
 OUTPUT_TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
 """Of a float32 form against the plain one in float64, relative. A gradient that is a single number,
 such as that of the ridge, is a sum that cancels: there the plain form itself is off by 2e-5."""
 MOST_ROUNDS, YARDSTICK_ROUNDS = 200, 10
-KINDS: Mapping[Part, tuple[str, str]] = {
+KINDS: Mapping[Scope, tuple[str, str]] = {
     "layer": ("forward", "forward + backward"),
     "model": ("forward", "training step"),
 }
@@ -46,7 +46,7 @@ class Job:
     """What a process is asked to measure."""
 
     what: Literal["time", "memory"]
-    part: Part
+    part: Scope
     shape: Shape
     points: int
     candidates: tuple[str, ...]
@@ -60,7 +60,7 @@ class Job:
         return {name: CANDIDATES[self.part][name] for name in self.candidates}
 
 
-def inputs(part: Part, shape: Shape, points: int) -> tuple[Tensor, ...]:
+def inputs(part: Scope, shape: Shape, points: int) -> tuple[Tensor, ...]:
     """What calls are given, one sample, the same always.
 
     Of a layer, features and the gradient of what it makes of them; of a network, positions, values
@@ -74,7 +74,7 @@ def inputs(part: Part, shape: Shape, points: int) -> tuple[Tensor, ...]:
     return torch.rand(1, points, 2, generator=random), values, target
 
 
-def calls(part: Part, module: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Call]:
+def calls(part: Scope, module: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Call]:
     """What is measured of a module on these inputs, by kind."""
     forward, with_gradient = KINDS[part]
     fields = given[:-1]

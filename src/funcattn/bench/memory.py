@@ -23,7 +23,7 @@ except ModuleNotFoundError:  # on Windows
     resource = None
 
 SMALL = 256
-"""Points of the call that warms a process before its memory is weighed."""
+"""Points of the call that warms a process before its memory is measured."""
 
 
 def measure_memory(job: Job, say: Say) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from funcattn.bench import targets
-from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape
+from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Scope, Shape
 from funcattn.bench.figure import curves
 from funcattn.bench.found import (
     Found,
@@ -25,7 +25,7 @@ from funcattn.viz.saving import write_figure
 SUMMARY_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20)
 
 
-def over_points(found: Found, part: Part, shape: Shape, kind: str) -> TextTable:
+def over_points(found: Found, part: Scope, shape: Shape, kind: str) -> TextTable:
     """Milliseconds of every candidate over the number of points, with the default allocator."""
     records = found.cases(part, shape)
     rows = [
@@ -36,7 +36,7 @@ def over_points(found: Found, part: Part, shape: Shape, kind: str) -> TextTable:
     return TextTable([f"{kind}, ms", *(f"{record['points']:,}" for record in records)], rows)
 
 
-def memory_over_points(found: Found, part: Part, shape: Shape, kind: str) -> TextTable:
+def memory_over_points(found: Found, part: Scope, shape: Shape, kind: str) -> TextTable:
     """MiB by which the peak of every candidate rises, over the number of points."""
     records = [
         record
@@ -92,7 +92,7 @@ def detail(found: Found, shape: Shape) -> TextTable:
     return TextTable(headers, rows)
 
 
-def winners(found: Found, part: Part, shape: Shape) -> TextTable:
+def winners(found: Found, part: Scope, shape: Shape) -> TextTable:
     """The fastest baseline at each number of points, and how much faster functional attention is.
 
     Numbers of points with no baseline at all are left out.

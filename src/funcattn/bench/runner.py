@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from funcattn import bench, models, nn, ops
-from funcattn.bench.candidates import CANDIDATES, Part, Shape
+from funcattn.bench.candidates import CANDIDATES, Scope, Shape
 from funcattn.bench.measure import Job, Say
 from funcattn.documents import read_json
 from funcattn.files import write_text
@@ -41,7 +41,7 @@ BASELINES_IN_MODELS_UP_TO = 2**16
 """Points up to which networks of other attentions are measured: beyond, each takes minutes."""
 WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
-FEWER_ROUNDS: Mapping[Part, Mapping[int, int]] = {
+FEWER_ROUNDS: Mapping[Scope, Mapping[int, int]] = {
     "layer": {2**18: 3},
     "model": {2**16: 3, 2**19: 2},
 }
@@ -66,7 +66,7 @@ class Effort:
 class Comparison:
     """Candidates of one part at one size, side by side."""
 
-    part: Part
+    part: Scope
     shape: Shape
     points: int
     allocator: Allocator
@@ -240,8 +240,8 @@ def run(
 ) -> list[str]:
     """Measure what is not there yet, and return what could not be measured.
 
-    on_work is told the name of each, also of those that are there, and returns where to say how far
-    it is.
+    on_work is called with the name of each, also of those that are there, and returns a function
+    that shows progress.
     """
     failures = []
     for work in wanted:

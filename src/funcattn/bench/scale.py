@@ -13,7 +13,7 @@ from funcattn.bench.candidates import (
     CHECKPOINTED,
     OURS,
     STREAMED,
-    Part,
+    Scope,
     Shape,
 )
 from funcattn.bench.measure import KINDS, Call, Say, calls, inputs
@@ -38,7 +38,7 @@ class Feat:
     """Bytes that the call returns, which do not count; None: all memory of the process counts."""
 
 
-def _prepared(part: Part, candidate: str, kind: str) -> Callable[[int, Say], Call]:
+def _prepared(part: Scope, candidate: str, kind: str) -> Callable[[int, Say], Call]:
     def prepare(points: int, say: Say) -> Call:  # noqa: ARG001
         module = CANDIDATES[part][candidate].build(SHAPE, points)
         return calls(part, module, inputs(part, SHAPE, points))[kind]

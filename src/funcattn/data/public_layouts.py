@@ -84,8 +84,7 @@ class PublicLayout:
         """Steps along axes: the stride along those of space; without a grid it can only be 1."""
         if stride != 1 and not any(set(SPACE) & set(each.axes) for each in self.arrays.values()):
             raise ValueError(
-                f"stride: expected 1, because these points form no grid of which to keep every "
-                f"so-many-th, got {stride}"
+                f"stride: expected 1, because these points form no grid to be thinned, got {stride}"
             )
         return tuple(stride if axis in SPACE else 1 for axis in axes)
 

@@ -106,7 +106,7 @@ class StoredSet:
                 },
                 "drawn": drawn,
                 "rejected": drawn - count,
-                "seconds_a_sample": round(float(seconds.mean()), 4) if count else 0.0,
+                "seconds_per_sample": round(float(seconds.mean()), 4) if count else 0.0,
                 "bytes": self.path.stat().st_size,
                 "made": said["made"],
             }
@@ -116,7 +116,7 @@ class StoredSet:
             return len(file["attempts"])
 
     def read(self, name: str, rows: range, every: tuple[int, ...] = ()) -> Array:
-        """One field of some samples, of further axes every so-and-so-many-th entry."""
+        """One field of some samples, with a stride along each further axis."""
         cut = tuple(slice(None, None, step) for step in every)
         with self._open() as file:
             known = [n for n in file if n not in _RESERVED]

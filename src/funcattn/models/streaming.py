@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from errno import ENOSPC
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.files import whole_file
 from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
 from funcattn.models.normalised import NormalisedNetwork
@@ -27,9 +27,6 @@ from funcattn.models.stacked import StackedNetwork
 from funcattn.nn.points import Points
 from funcattn.ops import Moments
 from funcattn.ops.linalg import at_least_float32
-
-Array = npt.NDArray[Any]
-"""In memory, or a memory map of a file (`numpy.load(path, mmap_mode="r")`)."""
 
 
 @torch.no_grad()

@@ -134,10 +134,10 @@ def _knows_mass(projection: type) -> bool:
 def points_to_store(x: Tensor, maps: LocalMaps) -> int:
     """At how many points of a sample there is memory to store the basis; at the others it is
     computed again."""
-    a_number = len(x) * x.element_size()
-    basis = a_number * maps.bases
+    per_value = len(x) * x.element_size()
+    basis = per_value * maps.bases
     # Features, values and the gradient of these; where maps are folded there are none.
-    with_features = basis if maps.folds else basis + a_number * 4 * x.shape[2]
+    with_features = basis if maps.folds else basis + per_value * 4 * x.shape[2]
     if with_features * x.shape[1] <= _SMALL_STORE:
         return x.shape[1]
     if torch.is_grad_enabled() and saved_tensors_are_taken():

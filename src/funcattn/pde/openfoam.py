@@ -18,7 +18,7 @@ import numpy.typing as npt
 from funcattn.arrays import Floats
 from funcattn.pde import airfrans
 from funcattn.pde.errors import NotConvergedError
-from funcattn.pde.openfoam_case import FIELDS, Case, Scheme
+from funcattn.pde.openfoam_case import FIELDS, FoamCase, Scheme
 from funcattn.pde.openfoam_mesh import COARSE, FINE, Size, c_grid, centres, transfer
 from funcattn.pde.panel import signed_distance
 
@@ -136,14 +136,14 @@ def solve(
     finest = levels[-1].surface
     grids = [c_grid(nodes[:: finest // size.surface], angle, size) for size in levels[::-1]][::-1]
     with TemporaryDirectory(prefix="funcattn-") as folder:
-        cases: list[Case] = []
+        cases: list[FoamCase] = []
         for size, grid in zip(levels, grids, strict=True):
             start = {
                 name: transfer(coarse.cells(name), coarse.grid, coarse.size, grid, size)
                 for coarse in cases[-1:]
                 for name in FIELDS
             }
-            case = Case(Path(folder) / str(len(cases)), grid, size, stream, viscosity, start)
+            case = FoamCase(Path(folder) / str(len(cases)), grid, size, stream, viscosity, start)
             case.run(START, _GENTLE if start else _FIRST_ORDER, timeout=timeout)
             case.run(FIRST, _NORMAL, timeout=timeout)
             cases.append(case)
@@ -330,7 +330,7 @@ def _levels(mesh: Mesh) -> tuple[Size, ...]:
     return LEVELS[mesh]
 
 
-def _read(case: Case, nodes: Floats, stream: Floats, *, averaged: bool) -> Flow:
+def _read(case: FoamCase, nodes: Floats, stream: Floats, *, averaged: bool) -> Flow:
     suffix = "Mean" if averaged else ""
     velocity, pressure, eddy = (case.cells(name + suffix) for name in ("U", "p", "nut"))
     wall_viscosity = case.wall("nut" + suffix)[:, 0]

@@ -27,7 +27,7 @@ class Scheme(NamedTuple):
     turbulence: float  # relaxation factor of k and omega
 
 
-class Case:
+class FoamCase:
     """A folder with a case; the constructor writes its files.
 
     Args:

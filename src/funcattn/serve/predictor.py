@@ -14,10 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, trapezoid_weights
 from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
-from funcattn.models.streaming import Array
 from funcattn.ops.linalg import NotPositiveError
 from funcattn.tasks import Task
 from funcattn.training.checkpoint import model_tensors
@@ -313,7 +313,7 @@ def _range_words(batch: Batch) -> str:
 
 @contextmanager
 def _words_about(batch: Batch) -> Iterator[None]:
-    """A network that fails by the size of its numbers is told of as what it is."""
+    """A network that fails by the size of its numbers is reported as such."""
     try:
         yield
     except (NotPositiveError, _NotFiniteError) as error:

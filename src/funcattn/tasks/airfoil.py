@@ -12,13 +12,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from funcattn.arrays import Array
 from funcattn.data import Recipe, Sample, StackedSamples, trapezoid_weights
 from funcattn.data.public_layouts import AIRFOIL
 from funcattn.pde import airfoil
 from funcattn.problem import Field, Problem
 from funcattn.settings import DataSettings, Profile
 from funcattn.tasks.base import Changes, register_task
-from funcattn.tasks.solved import PLANE, Array, Part, Solved
+from funcattn.tasks.solved import PLANE, Solved
+from funcattn.tasks.splitting import Part
 
 CELLS = (220, 50)
 """Of the benchmark's grid, along the airfoil and its wake, and away from them."""
@@ -31,7 +33,7 @@ class AirfoilData(DataSettings):
     """Flows past airfoils; the nodes that are used are those stored."""
 
     use_every: int = 1
-    """Along both axes, every so-many-th node of the solver is used."""
+    """Stride along both axes: 2 uses every second node of the solver."""
     coarsening: int = 1
     """Cells of the benchmark's grid over those of the solver's, along both axes. Only to try
     things: forces on coarser grids are far off."""
@@ -50,7 +52,7 @@ class AirfoilData(DataSettings):
 
 
 def _reach(every: int) -> tuple[float, ...]:
-    """One step of a grid that has every so-many-th node of the benchmark's."""
+    """One step of the grid that is left of the benchmark's by a stride."""
     return tuple(every / cells for cells in CELLS)
 
 

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, Recipe, Sample, Store, StoredSet
 from funcattn.data.airfrans import Split, case_name, public_split, read_case, read_manifest
 from funcattn.data.airfrans import write_cases as write_airfrans
@@ -35,7 +36,7 @@ from funcattn.tasks.losses import (
     rank_correlation,
     volume_and_surface_error,
 )
-from funcattn.tasks.solved import Array, Generated
+from funcattn.tasks.solved import Generated
 
 if TYPE_CHECKING:
     from scipy import spatial

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import BURGERS
 from funcattn.pde import burgers
@@ -19,7 +20,8 @@ from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_l2, relative_periodic_derivative
-from funcattn.tasks.solved import LINE, Array, NestedGridData, OnGrid, Part
+from funcattn.tasks.solved import LINE, NestedGridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class BurgersData(NestedGridData):
     test: int = 100
     nodes: int = 8192
     use_every: int = 4
-    """Every so-many-th node is used in training and validation."""
+    """Stride in training and validation: 2 uses every second node."""
     test_every: int = 1
     """The same in the test."""
     viscosity: float = 0.1

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import DARCY
 from funcattn.pde import darcy
@@ -17,7 +18,8 @@ from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_gradient, relative_l2
-from funcattn.tasks.solved import PLANE, Array, NestedGridData, OnGrid, Part
+from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class DarcyData(NestedGridData):
     nodes: int = 421
     use_every: int = 5
     store_every: int = 1
-    """Along each axis, every so-many-th node is stored; a divisor of `use_every`."""
+    """Stride along each axis of what is stored; a divisor of `use_every`."""
 
     old_names: ClassVar[Mapping[str, str]] = {"stride": "use_every", "keep": "store_every"}
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import DARCY_NOTCH
 from funcattn.pde import darcy_notch
@@ -20,7 +21,8 @@ from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_l2
-from funcattn.tasks.solved import LINE, Array, NestedGridData, OnGrid, Part
+from funcattn.tasks.solved import LINE, NestedGridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 
 @dataclass(frozen=True)

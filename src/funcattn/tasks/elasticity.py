@@ -13,13 +13,15 @@ from typing import ClassVar
 
 import torch
 
+from funcattn.arrays import Array
 from funcattn.data import Recipe, Sample, StackedSamples
 from funcattn.data.public_layouts import ELASTICITY
 from funcattn.pde import elasticity
 from funcattn.problem import Field, Problem
 from funcattn.settings import DataSettings, Profile
 from funcattn.tasks.base import Changes, register_task
-from funcattn.tasks.solved import Array, Part, Solved
+from funcattn.tasks.solved import Solved
+from funcattn.tasks.splitting import Part
 
 
 @register_task

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Batch, Recipe, Sample
 from funcattn.data.public_files import NAVIER_STOKES
 from funcattn.pde import navier_stokes
@@ -19,7 +20,8 @@ from funcattn.settings import Profile
 from funcattn.tasks.base import Changes, register_task
 from funcattn.tasks.in_time import Autoregressive
 from funcattn.tasks.losses import relative_l2
-from funcattn.tasks.solved import PLANE, Array, NestedGridData, OnGrid, Part
+from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class NavierStokesData(NestedGridData):
     nodes: int = 256
     use_every: int = 4
     store_every: int = 4
-    """Along each axis, every so-many-th node is stored; a divisor of `use_every`."""
+    """Stride along each axis of what is stored; a divisor of `use_every`."""
     viscosity: float = 1e-5
 
     periodic: ClassVar = True

@@ -12,13 +12,15 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Recipe, Sample
 from funcattn.data.public_layouts import PIPE
 from funcattn.pde import pipe
 from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import Changes, Portrait, register_task
-from funcattn.tasks.solved import PLANE, Array, NestedGridData, OnGrid, Part
+from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 
 @dataclass(frozen=True)

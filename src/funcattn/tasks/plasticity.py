@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from funcattn.arrays import Array
 from funcattn.data import Recipe, Sample
 from funcattn.data.public_layouts import PLASTICITY
 from funcattn.pde import plasticity
@@ -22,7 +23,8 @@ from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import Changes, Portrait, register_task
 from funcattn.tasks.in_time import Timed
-from funcattn.tasks.solved import LINE, PLANE, Array, GridData, OnGrid, Part
+from funcattn.tasks.solved import LINE, PLANE, GridData, OnGrid
+from funcattn.tasks.splitting import Part
 
 CELLS = (100, 30)
 """Of the benchmark's material grid, along the block and down."""

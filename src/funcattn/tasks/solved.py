@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import TypeVar
 
+from funcattn.arrays import Array
 from funcattn.data import (
     Recipe,
     Sample,
@@ -28,10 +28,8 @@ from funcattn.data.public_files import PublicLayout, measure_public, read_public
 from funcattn.data.public_layouts import SPACE
 from funcattn.settings import DataSettings
 from funcattn.tasks.base import Data, Splits, Task
+from funcattn.tasks.splitting import PARTS, Part
 
-Array = npt.NDArray[Any]
-Part = Literal["train", "validation", "test"]
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
 LINE, PLANE = ("x",), ("x", "y")
 """Axes of arrays."""
 
@@ -68,7 +66,7 @@ class Solved(Generated[Data]):
     def cells(self, part: Part) -> int | None:
         """Cells along the first axis of the grid that is used, None where there is no grid.
 
-        Of finer grids, in our sets or in public files, every so-many-th point is taken.
+        Of finer grids, in our sets or in public files, every second, third, ... point is taken.
         """
 
     @property
@@ -213,7 +211,7 @@ class NestedGridData(GridData):
     nodes: int = 65
     """Points per axis on which a sample is solved."""
     use_every: int = 1
-    """Along each axis, every so-many-th node is used."""
+    """Stride along each axis: 2 uses every second node."""
 
     periodic: ClassVar[bool] = False
     """Whether the grid leaves out its last end."""

@@ -21,7 +21,7 @@ from funcattn.viz import Canvas, Case, Panel, Row, RunReport, canvas, point_rows
 
 SMALL = 5_000
 """Points of a sample that are drawn."""
-Floats = npt.NDArray[np.float32]
+Singles = npt.NDArray[np.float32]
 
 
 def write_report(run: Run, store: Store) -> Path:
@@ -42,7 +42,7 @@ def describe_run(run: Run, store: Store, *, task: Task | None = None) -> RunRepo
     errors = np.array(record["test_values"][task.headline])
     ranking = np.argsort(-errors if task.larger_is_better else errors, kind="stable")
     cases: list[Case] = []
-    bases: dict[str, Floats] = {}
+    bases: dict[str, Singles] = {}
     for label, place in (("best", 0), ("median", len(ranking) // 2), ("worst", -1)):
         index = int(ranking[place])
         case, seen = drawn_case(task, run.network, samples[index], label, float(errors[index]))
@@ -86,7 +86,7 @@ def drawn_case(
 
 
 @torch.no_grad()
-def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dict[str, Floats]]:
+def _look(task: Task, surrogate: nn.Module, sample: Sample) -> tuple[Tensor, dict[str, Singles]]:
     """The prediction of one sample, and the values (g n) of each layer's first head on it.
 
     Of a task that calls its network for each frame, the values are those of the first one.

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.tri import Triangulation
 
 from funcattn.viz.style import (
-    Array,
     Labels,
     Look,
+    Reals,
     colour_ends,
     widened,
 )
@@ -28,14 +28,14 @@ class Canvas(ABC):
     """Height over width of a panel."""
     notes: tuple[str, ...]
     """What a reader must know of the drawing, in sentences."""
-    directions: Array | None = None
+    directions: Reals | None = None
     """(3 2): where x, y and z point in the picture, where that must be said."""
 
     @abstractmethod
-    def draw(self, axis: Axes, values: Array, look: Look) -> None:
+    def draw(self, axis: Axes, values: Reals, look: Look) -> None:
         """Draw one number per point."""
 
-    def seen(self, values: Array) -> Array:
+    def seen(self, values: Reals) -> Reals:
         """Those of the values that lie in the picture, for its colour range."""
         return values
 
@@ -49,7 +49,7 @@ class Image(Canvas):
     transposed: bool = False
     notes: tuple[str, ...] = ()
 
-    def draw(self, axis: Axes, values: Array, look: Look) -> None:
+    def draw(self, axis: Axes, values: Reals, look: Look) -> None:
         """Draw an image, the first index to the right unless transposed."""
         _bare(axis, self.ratio)
         pixels = np.ma.masked_invalid(values.reshape(self.grid))
@@ -67,7 +67,7 @@ class Image(Canvas):
 class Mesh(Canvas):
     """Points in the plane and triangles between them; points of no triangle are dots."""
 
-    points: Array
+    points: Reals
     """(n 2), all finite."""
     corners: Labels
     """(k 3): which points make a triangle."""
@@ -80,11 +80,11 @@ class Mesh(Canvas):
     ratio: float
     notes: tuple[str, ...] = ()
 
-    def seen(self, values: Array) -> Array:
+    def seen(self, values: Reals) -> Reals:
         """Those of the values that lie in the window."""
         return values[self.inside]
 
-    def draw(self, axis: Axes, values: Array, look: Look) -> None:
+    def draw(self, axis: Axes, values: Reals, look: Look) -> None:
         """Draw colours that run linearly over each triangle, or dots where they must not mix."""
         _bare(axis, self.ratio)
         axis.set(xlim=self.window[:2], ylim=self.window[2:])
@@ -118,15 +118,15 @@ class Mesh(Canvas):
 class Space(Canvas):
     """Points in space as dots, seen without perspective, the near ones over the far ones."""
 
-    points: Array
+    points: Reals
     """(n 2): places in the picture, all finite, the farthest point first."""
     drawn: Labels
     """Which of the values belong to these points."""
     ratio: float
-    directions: Array | None = None
+    directions: Reals | None = None
     notes: tuple[str, ...] = ()
 
-    def draw(self, axis: Axes, values: Array, look: Look) -> None:
+    def draw(self, axis: Axes, values: Reals, look: Look) -> None:
         """Draw dots without shading: a colour means a value and nothing else."""
         _bare(axis, self.ratio)
         axis.spines[:].set_visible(False)
@@ -150,14 +150,14 @@ class Space(Canvas):
 class Line(Canvas):
     """Points on a line: a field is a curve, and its colour range the height of the panel."""
 
-    x: Array
+    x: Reals
     """(n,), all finite, rising."""
     drawn: Labels
     """Which of the values belong to these points."""
     ratio: float = 0.75
     notes: tuple[str, ...] = ()
 
-    def draw(self, axis: Axes, values: Array, look: Look) -> None:
+    def draw(self, axis: Axes, values: Reals, look: Look) -> None:
         """Draw a curve with gaps where values are not finite."""
         _bare(axis, self.ratio)
         low, high = colour_ends(look)
@@ -166,7 +166,7 @@ class Line(Canvas):
 
 
 def canvas(
-    positions: Array,
+    positions: Reals,
     grid: tuple[int, ...] | None = None,
     *,
     most: int = MOST_POINTS,
@@ -215,7 +215,7 @@ def canvas(
     )
 
 
-def triangles(points: Array, *, reach: float = 3.0) -> Labels:
+def triangles(points: Reals, *, reach: float = 3.0) -> Labels:
     """Delaunay triangles (k 3) of points (n 2) in the plane, without those that bridge a gap.
 
     A triangle goes if its longest edge is over `reach` times the spacing at its corners, so that
@@ -249,7 +249,7 @@ def triangles(points: Array, *, reach: float = 3.0) -> Labels:
     return corners[~(far & beside)]
 
 
-def widest_view(points: Array) -> Array:
+def widest_view(points: Reals) -> Reals:
     """The view, z upwards, in which points (n 3) spread over the largest area.
 
     A matrix (3 3): positions times it are to the right, up, and towards the reader.
@@ -262,7 +262,7 @@ def widest_view(points: Array) -> Array:
     """
     spread = np.cov(points.T) if len(points) > 1 else np.eye(3)
 
-    def area(view: Array) -> float:
+    def area(view: Reals) -> float:
         # Of views that are as wide, one with x to the right is easier to read.
         readable = 1.05 if view[0, 0] > 0 else 1.0
         return readable * float(np.linalg.det((view.T @ spread @ view)[:2, :2]))
@@ -277,7 +277,7 @@ def widest_view(points: Array) -> Array:
     return max(views, key=area)
 
 
-def _grid_canvas(positions: Array, grid: tuple[int, int], most: int) -> Canvas:
+def _grid_canvas(positions: Reals, grid: tuple[int, int], most: int) -> Canvas:
     """An image where the spacing is even or the plane shape unknown; else the bent cells."""
     first, second = grid
     if positions.shape[1] != 2:
@@ -308,7 +308,7 @@ def _grid_canvas(positions: Array, grid: tuple[int, int], most: int) -> Canvas:
     return Mesh(positions[drawn], cells, drawn, window, inside, ratio, notes)
 
 
-def _is_even(coordinate: Array) -> bool:
+def _is_even(coordinate: Reals) -> bool:
     """Whether it rises in even steps along the first axis and is constant along the second."""
     even = np.linspace(coordinate[0, 0], coordinate[-1, 0], len(coordinate))[:, None]
     step = float(coordinate[-1, 0] - coordinate[0, 0]) / max(1, len(coordinate) - 1)
@@ -316,7 +316,7 @@ def _is_even(coordinate: Array) -> bool:
 
 
 def _cloud_canvas(
-    positions: Array,
+    positions: Reals,
     drawn: Labels,
     most: int,
     notes: tuple[str, ...],
@@ -344,7 +344,7 @@ def _cloud_canvas(
     return Mesh(points, corners, drawn, window, inside, ratio, notes)
 
 
-def _within(points: Array, window: tuple[float, float, float, float]) -> npt.NDArray[np.bool_]:
+def _within(points: Reals, window: tuple[float, float, float, float]) -> npt.NDArray[np.bool_]:
     left, right, bottom, top = window
     x, y = points.T
     return (x >= left) & (x <= right) & (y >= bottom) & (y <= top)
@@ -362,7 +362,7 @@ def _thinned(drawn: Labels, most: int) -> tuple[Labels, tuple[str, ...]]:
     return kept, (f"{most:,} of {len(drawn):,} points are drawn.",)
 
 
-def _window(points: Array) -> tuple[tuple[float, float, float, float], float, tuple[str, ...]]:
+def _window(points: Reals) -> tuple[tuple[float, float, float, float], float, tuple[str, ...]]:
     """Left, right, bottom and top of what to show, its height over width, and notes.
 
     A mesh around a body reaches far out with few cells. Twice the range of the middle half of the

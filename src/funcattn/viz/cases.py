@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from funcattn.arrays import Floats
 from funcattn.problem import PictureKind
 from funcattn.viz.canvases import MOST_POINTS, Canvas, Line, canvas
 from funcattn.viz.figures import (
@@ -25,8 +26,7 @@ from funcattn.viz.figures import (
 )
 from funcattn.viz.report import Picture
 
-Array = npt.NDArray[np.floating] | npt.NDArray[np.integer]
-Floats = npt.NDArray[np.float64]
+FieldArray = npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
 MOST_CHANNELS = 4
 SMALL = 5_000
@@ -41,16 +41,16 @@ class Case:
     label: str
     """Why it is shown: best, median, worst."""
     error: float
-    positions: Array
+    positions: FieldArray
     """(n s)"""
     grid: tuple[int, ...] | None
-    inputs: Array | None
+    inputs: FieldArray | None
     """(n i)"""
-    truth: Array
+    truth: FieldArray
     """(n o) fields, (n,) whole numbers for labels, or (n t) and (n t o) for frames."""
-    prediction: Array
+    prediction: FieldArray
     """Shaped as the truth; labels as labels."""
-    context: Array | None = None
+    context: FieldArray | None = None
     """(m 2): places and values at which a function on a line was observed."""
     on_body: npt.NDArray[np.bool_] | None = None
     """(n,): which points lie on the surface of a body, whose inside stays blank."""
@@ -224,7 +224,7 @@ def case_name(case: Case) -> str:
     return f"{case.label} ({case.error:.3g})"
 
 
-def not_finite(name: str, values: Array, then: str) -> str:
+def not_finite(name: str, values: FieldArray, then: str) -> str:
     """A sentence on values that cannot be drawn, with a space before it; empty without such."""
     lost = int((~np.isfinite(values)).sum())
     return f" {name}: {lost:,} of {values.size:,} values are not finite; {then}." if lost else ""
@@ -289,20 +289,20 @@ def _remarks(picture: PictureKind, cases: Sequence[Case], places: Sequence[Canva
     return " ".join(dict.fromkeys(filter(None, said)))
 
 
-def floats(values: Array) -> Floats:
+def floats(values: FieldArray) -> Floats:
     """The same numbers in float64."""
     return values.astype(np.float64)
 
 
-def _whole(values: Array) -> npt.NDArray[np.int64]:
+def _whole(values: FieldArray) -> npt.NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-def _channels(values: Array) -> Floats:
+def _channels(values: FieldArray) -> Floats:
     """(n,) or (n o) -> (n o)"""
     return floats(values).reshape(len(values), -1)
 
 
-def _frame_channels(values: Array) -> Floats:
+def _frame_channels(values: FieldArray) -> Floats:
     """(n t) or (n t o) -> (n t o)"""
     return floats(values).reshape(*values.shape[:2], -1)

@@ -28,9 +28,9 @@ from funcattn.viz.style import (
     RIGHT,
     TRUTH,
     WRONG,
-    Array,
     Labels,
     Look,
+    Reals,
     colour_ends,
     short_numbers,
     value_range,
@@ -45,7 +45,7 @@ class Panel:
     """One field of a row; panels of a row with the same `scale` share their colour range."""
 
     title: str
-    values: Array
+    values: Reals
     colours: str = "viridis"
     scale: str | None = None
     from_zero: bool = False
@@ -80,7 +80,7 @@ def point_rows(rows: Sequence[Row]) -> Figure:
 
 
 def point_gallery(
-    place: Canvas, functions: Sequence[Array], titles: Sequence[str], columns: int = 8
+    place: Canvas, functions: Sequence[Reals], titles: Sequence[str], columns: int = 8
 ) -> Figure:
     """Small pictures of basis functions (n,) on points, each on its own colour range."""
     places = [place] * len(functions)
@@ -144,11 +144,11 @@ class LineCase:
     """One sample on a line (n,), with its input channels (n i) and observations (m 2)."""
 
     name: str
-    x: Array
-    truth: Array
-    prediction: Array
-    inputs: Array | None = None
-    observed: Array | None = None
+    x: Reals
+    truth: Reals
+    prediction: Reals
+    inputs: Reals | None = None
+    observed: Reals | None = None
 
 
 def line_cases(cases: Sequence[LineCase]) -> Figure:
@@ -203,7 +203,7 @@ def line_cases(cases: Sequence[LineCase]) -> Figure:
     return figure
 
 
-def frame_strip(place: Canvas, truth: Array, prediction: Array) -> Figure:
+def frame_strip(place: Canvas, truth: Reals, prediction: Reals) -> Figure:
     """Up to ten frames of fields (n t) in time: truth above prediction above absolute error.
 
     Truth and prediction share one colour range over all frames; so do the errors.
@@ -234,7 +234,7 @@ def frame_strip(place: Canvas, truth: Array, prediction: Array) -> Figure:
     return figure
 
 
-def _plain_image(values: Array) -> Image:
+def _plain_image(values: Reals) -> Image:
     first, second = values.shape
     return Image((first, second), proportion(float(first), float(second))[0])
 

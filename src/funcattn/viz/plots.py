@@ -15,7 +15,7 @@ from funcattn.viz.style import (
     PAGE_WIDTH,
     PREDICTION,
     TRUTH,
-    Array,
+    Reals,
     Series,
     short_numbers,
     value_range,
@@ -73,7 +73,7 @@ def layer_curves(layers: Mapping[str, Series], *, y_label: str) -> Figure:
     axis = figure.subplots()
     shades = colormaps["viridis"](np.linspace(0.0, 0.88, len(layers)))
     axis.set_yscale("log")
-    heights: list[Array] = [np.empty(0)]
+    heights: list[Reals] = [np.empty(0)]
     for (name, (x, y)), shade in zip(layers.items(), shades, strict=True):
         positive = [value if value > 0 else math.nan for value in y]
         heights.append(_plot(axis, (x, positive), label=name, color=shade)[1])
@@ -111,7 +111,7 @@ def histogram(values: Sequence[float], *, x_label: str) -> Figure:
     return figure
 
 
-def _plot(axis: Axes, line: Series, **style: Any) -> tuple[Array, Array]:
+def _plot(axis: Axes, line: Series, **style: Any) -> tuple[Reals, Reals]:
     """Draw where values are finite, with dots where they are few, and return what was drawn."""
     x, y = (np.asarray(part, dtype=np.float64) for part in line)
     finite = np.isfinite(y)
@@ -129,7 +129,7 @@ def _count_epochs(axis: Axes) -> None:
         axis.set_xlim((left + right) / 2 - 1, (left + right) / 2 + 1)
 
 
-def _decades(axis: Axes, heights: Array) -> None:
+def _decades(axis: Axes, heights: Reals) -> None:
     """Plain numbers on a logarithmic axis, at 1, 2, 5 where there are few decades."""
     few = len(heights) > 0 and heights.max() < 100 * heights.min()
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))

@@ -12,8 +12,8 @@ import numpy as np
 from funcattn.problem import PictureKind
 from funcattn.viz.cases import (
     SMALL,
-    Array,
     Case,
+    FieldArray,
     case_canvas,
     case_name,
     case_pictures,
@@ -49,7 +49,7 @@ class RunReport:
     test_metrics: Mapping[str, Sequence[float]]
     """By name, one number per test sample."""
     cases: Sequence[Case]
-    bases: Mapping[str, Array]
+    bases: Mapping[str, FieldArray]
     """By layer, from first to last: (g n) values at the positions of the first case."""
     conditions: Mapping[str, Sequence[float]]
     """By layer: condition number of the matrix that is solved with, one per epoch."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
 
-Array = npt.NDArray[np.floating]
+Reals = npt.NDArray[np.floating]
 Labels = npt.NDArray[np.integer]
 Series = tuple[Sequence[float], Sequence[float]]
 """Places and the values at them."""
@@ -34,7 +34,7 @@ def colour_ends(look: Look) -> tuple[float, float]:
     return float(look.norm.vmin or 0), float(look.norm.vmax or 0)
 
 
-def value_range(arrays: Sequence[Array], *, from_zero: bool = False) -> tuple[float, float]:
+def value_range(arrays: Sequence[Reals], *, from_zero: bool = False) -> tuple[float, float]:
     """The smallest and largest finite value of all, never the same."""
     finite = [a[np.isfinite(a)] for a in arrays]
     every = np.concatenate([*finite, [0.0] if from_zero else []], dtype=np.float64)

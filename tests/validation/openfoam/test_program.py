@@ -12,7 +12,7 @@ import pytest
 
 from funcattn.pde import airfrans, openfoam, panel
 from funcattn.pde.naca import five_digit, four_digit
-from funcattn.pde.openfoam_case import Case, Scheme, find_program
+from funcattn.pde.openfoam_case import FoamCase, Scheme, find_program
 from funcattn.pde.openfoam_mesh import COARSE, FINE, Size, c_grid, centres
 
 pytestmark = [
@@ -43,13 +43,13 @@ def real(name: str, degrees: float, reynolds: float, mesh: openfoam.Mesh) -> ope
     return openfoam.solve(nodes, stream(degrees, reynolds * 1.56e-5), mesh=mesh)
 
 
-def iterated(folder: Path, size: Size, *runs: int) -> Case:
+def iterated(folder: Path, size: Size, *runs: int) -> FoamCase:
     """A case of the real program, at 5 degrees and a Reynolds number of 1e6.
 
     The last run is averaged.
     """
     grid = c_grid(AIRFOILS["2412"](size.surface), float(np.deg2rad(5.0)), size)
-    case = Case(folder, grid, size, stream(5.0), 1e-6, {})
+    case = FoamCase(folder, grid, size, stream(5.0), 1e-6, {})
     for number, iterations in enumerate(runs, start=1):
         case.run(iterations, SCHEME, average=number == len(runs), timeout=600.0)
     return case

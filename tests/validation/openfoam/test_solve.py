@@ -15,7 +15,7 @@ import pytest
 from funcattn.pde import airfrans, openfoam
 from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.naca import four_digit
-from funcattn.pde.openfoam_case import FIELDS, Case, Scheme, find_program, read_field
+from funcattn.pde.openfoam_case import FIELDS, FoamCase, Scheme, find_program, read_field
 from funcattn.pde.openfoam_mesh import FINE, Size, c_grid, centres, rows
 
 Until = Callable[..., None]
@@ -74,7 +74,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 def run(folder: Path, timeout: float = 900.0, **start: np.ndarray) -> None:
     grid = c_grid(four_digit(2.0, 4.0, 12.0, panels=TINY.surface), 0.0, TINY)
-    case = Case(folder / "case", grid, TINY, np.array([1.0, 0.0]), 1e-6, start)
+    case = FoamCase(folder / "case", grid, TINY, np.array([1.0, 0.0]), 1e-6, start)
     case.run(10, SCHEME, timeout=timeout)
 
 
@@ -316,12 +316,12 @@ def test_lift_that_never_becomes_steady_is_rejected_as_early_as_possible(
 ) -> None:
     done: list[int] = []
 
-    class Watched(Case):
+    class Watched(FoamCase):
         def lift(self) -> np.ndarray:
             done.append(self.iterations)
             return super().lift()
 
-    monkeypatch.setattr(openfoam, "Case", Watched)
+    monkeypatch.setattr(openfoam, "FoamCase", Watched)
     with pytest.raises(NotConvergedError, match=message):
         flow_with_lift(lift)
     assert done[-1] == iterations
@@ -383,12 +383,12 @@ def test_fine_mesh_starts_from_the_coarse_flow(
 ) -> None:
     starts: list[dict[str, np.ndarray]] = []
 
-    class Watched(Case):
+    class Watched(FoamCase):
         def __init__(self, *arguments: Any) -> None:
             starts.append(arguments[-1])
             super().__init__(*arguments)
 
-    monkeypatch.setattr(openfoam, "Case", Watched)
+    monkeypatch.setattr(openfoam, "FoamCase", Watched)
     pretend("0.5")
     openfoam.solve(four_digit(2.0, 4.0, 12.0, panels=160), np.array([1.0, 0.02]))
     assert starts[0] == {}

@@ -12,7 +12,7 @@ from funcattn.nn import inspect
 from funcattn.tasks import Task
 from funcattn.training.run import Run
 from funcattn.training.setup import build_network
-from funcattn.viz.style import Array
+from funcattn.viz.style import Reals
 
 
 def restored(folder: Path) -> tuple[Task, NormalisedNetwork]:
@@ -39,7 +39,7 @@ def predicted(task: Task, surrogate: NormalisedNetwork, sample: Sample) -> Tenso
 
 
 @torch.no_grad()
-def last_basis(task: Task, surrogate: NormalisedNetwork, sample: Sample) -> Array:
+def last_basis(task: Task, surrogate: NormalisedNetwork, sample: Sample) -> Reals:
     """The functions (g n) of the first head of the last layer on a sample."""
     with inspect(surrogate) as layers:
         predicted(task, surrogate, sample)

@@ -9,11 +9,11 @@ from funcattn.experiments.engine.drawing import curves
 from funcattn.experiments.engine.experiment import Column, Experiment, Outcome
 from funcattn.experiments.engine.trial import Trial
 from funcattn.experiments.tables.paper import PAPER
-from funcattn.experiments.tables.pde import TASKS
+from funcattn.experiments.tables.pde import TITLES
 from funcattn.experiments.tiers import Tier
 
 _NUMBERS = (16, 32, 64, 128, 256, 512)
-_COLUMNS = {task: Column(title) for task, title in TASKS.items()} | {
+_COLUMNS = {task: Column(title) for task, title in TITLES.items()} | {
     "time": Column(
         "Time on Elasticity, ms", "measured.inference_ms", 1.0, ranked=False, quantity="time"
     ),
@@ -30,7 +30,7 @@ _ON_TWO_CORES: Mapping[str, int] = {"elasticity": 256, "darcy": 256}
 
 
 def _trial(number: int, column: str) -> Trial:
-    task = column if column in TASKS else "elasticity"
+    task = column if column in TITLES else "elasticity"
     beyond: dict[Tier, str] = {}
     if number > _ON_TWO_CORES.get(task, 128):
         beyond["cpu"] = "over twenty minutes on one core"
@@ -39,11 +39,11 @@ def _trial(number: int, column: str) -> Trial:
 
 def _figures(outcome: Outcome) -> dict[str, Figure]:
     lines = {}
-    for name in TASKS:
+    for name in TITLES:
         found = [(n, outcome.numbers(str(n), name)) for n in _NUMBERS]
         known = [(n, numbers.mean) for n, numbers in found if numbers is not None]
         if len(known) > 1:
-            lines[TASKS[name]] = ([float(n) for n, _ in known], [value for _, value in known])
+            lines[TITLES[name]] = ([float(n) for n, _ in known], [value for _, value in known])
     if not lines:
         return {}
     return {"bases": curves(lines, x_label="basis functions", y_label="error, times 100")}
@@ -61,11 +61,11 @@ BASES = Experiment(
     claims=(
         *(
             Near(f"64 functions within 5 % of the best on {title}", task, 0.05, "64")
-            for task, title in TASKS.items()
+            for task, title in TITLES.items()
         ),
         *(
             Below(f"64 functions better than 16 on {title}", "64", "16", (task,))
-            for task, title in TASKS.items()
+            for task, title in TITLES.items()
         ),
         Below("512 functions over 5 times as slow as 64", "64", "512", ("time",), factor=5.0),
     ),

@@ -5,7 +5,7 @@ from funcattn.experiments.engine.experiment import Column, Experiment
 from funcattn.experiments.engine.trial import NotYet, Trial
 from funcattn.experiments.tables.paper import PAPER
 
-TASKS = {
+TITLES = {
     "elasticity": "Elasticity",
     "airfoil": "Airfoil",
     "darcy": "Darcy",
@@ -42,14 +42,14 @@ PDE = Experiment(
     title="Six PDE benchmarks",
     unit="relative L2 error, times 100",
     rows=ROWS,
-    columns={task: Column(title) for task, title in TASKS.items()},
-    trials={(model, task): Trial(task, model) for task in TASKS for model in HERE}
-    | {(row, task): NotYet() for task in TASKS for row in ROWS if row not in HERE},
+    columns={task: Column(title) for task, title in TITLES.items()},
+    trials={(model, task): Trial(task, model) for task in TITLES for model in HERE}
+    | {(row, task): NotYet() for task in TITLES for row in ROWS if row not in HERE},
     paper=PAPER["pde"],
     claims=(
         *(
             First(f"functional attention first on {title}", "funcattn", task)
-            for task, title in TASKS.items()
+            for task, title in TITLES.items()
             if task != "pipe"
         ),
         First("LNO first on Pipe", "lno", "pipe"),
@@ -61,7 +61,7 @@ PDE = Experiment(
                 (task,),
                 factor=1 / 0.94,
             )
-            for task, title in TASKS.items()
+            for task, title in TITLES.items()
         ),
     ),
     notes=(

@@ -13,10 +13,10 @@ from funcattn.experiments.engine.trained_networks import (
     restored,
 )
 from funcattn.experiments.engine.trial import Trial
-from funcattn.experiments.tables.pde import TASKS
+from funcattn.experiments.tables.pde import TITLES
 from funcattn.tasks import Task
 from funcattn.viz import Canvas, Panel, Row, canvas, point_gallery, point_rows
-from funcattn.viz.style import Array
+from funcattn.viz.style import Reals
 
 _SHOWN = 8
 """Basis functions per network."""
@@ -30,7 +30,7 @@ _BASES = {
 
 def _figures(outcome: Outcome) -> dict[str, Figure]:
     figures = {}
-    for name in TASKS:
+    for name in TITLES:
         folders = {model: outcome.run_folder(Trial(name, model)) for model in _MODELS}
         if all(folders.values()):
             figures[f"pictures_{name}"] = _predictions(outcome, name)
@@ -71,10 +71,10 @@ def _predictions(outcome: Outcome, name: str) -> Figure:
             )
         )
     place = _place(task, sample)
-    return point_rows([Row(TASKS[name], place, values), Row("", place, errors)])
+    return point_rows([Row(TITLES[name], place, values), Row("", place, errors)])
 
 
-def _field(target: Tensor) -> Array:
+def _field(target: Tensor) -> Reals:
     """What is drawn: the last frame, and of positions with displacements the displacement."""
     if target.ndim == 3:
         return np.asarray(target[:, -1, 2:].norm(dim=-1).double().numpy())
@@ -94,7 +94,7 @@ PICTURES = Experiment(
     columns={},
     trials={},
     more=(
-        *(Trial(task, model) for task in TASKS for model in reversed(_MODELS)),
+        *(Trial(task, model) for task in TITLES for model in reversed(_MODELS)),
         _BASES["orthonormal"],
     ),
     figures=_figures,
