@@ -136,7 +136,7 @@ JOBS = [
     ),
     Job(
         "reproduce",
-        lambda _: ["reproduce", "few_shot", "--models", "mlp", "--tier", "smoke", "--results",
+        lambda _: ["reproduce", "few_shot", "--models", "softmax", "--tier", "smoke", "--results",
                    "results", "--queue", "queue", "--cache", "data"],
         reproduced,
         share=10,
