@@ -196,6 +196,23 @@ def test_a_race_without_time_or_entrants_is_refused(store: Store, tmp_path: Path
         raced(store, tmp_path)
 
 
+def test_data_is_made_before_the_process_that_measures_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of a pool may not start the workers that make data."""
+    empty = Store(tmp_path / "data")
+
+    def measure(function: Any, *_: Any) -> Any:
+        if function is unit_seconds:
+            return STEP
+        assert [len(each) for each in empty.sets()] == [20]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_in_a_process", measure)
+    with pytest.raises(KeyboardInterrupt):
+        raced(empty, tmp_path, "mlp")
+
+
 def test_a_number_that_was_changed_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     Records(path).piece({"n": 1}, lambda: {"value": 0.25})
