@@ -143,7 +143,7 @@ JOBS = [
     ),
     Job(
         "race",
-        lambda _: ["race", "darcy", "--models", "mlp", "--budget", "0.01s", "--profile", "smoke",
+        lambda _: ["race", "darcy", "--models", "fno", "--budget", "0.01s", "--profile", "smoke",
                    "--seeds", "2", "--out", "races", "--cache", "data"],
         raced,
         share=10,
