@@ -136,14 +136,14 @@ JOBS = [
     ),
     Job(
         "reproduce",
-        lambda _: ["reproduce", "few_shot", "--models", "mlp", "--tier", "smoke", "--results",
+        lambda _: ["reproduce", "few_shot", "--models", "softmax", "--tier", "smoke", "--results",
                    "results", "--queue", "queue", "--cache", "data"],
         reproduced,
         share=10,
     ),
     Job(
         "race",
-        lambda _: ["race", "darcy", "--models", "mlp", "--budget", "0.01s", "--profile", "smoke",
+        lambda _: ["race", "darcy", "--models", "fno", "--budget", "0.01s", "--profile", "smoke",
                    "--seeds", "2", "--out", "races", "--cache", "data"],
         raced,
         share=10,

@@ -12,4 +12,7 @@ def main() -> None:
             f"funcattn: the command needs {error.name}, which is not installed: "
             "pip install 'funcattn[train]'"
         )
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped.\n")
+        sys.exit(130)
     run()

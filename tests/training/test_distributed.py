@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ def pair(
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def group_of(group: int) -> list[int]:
+    """The processes of a group."""
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "pid=,pgid="], capture_output=True, text=True, check=True
+    )
+    pairs = (map(int, line.split()) for line in listed.stdout.splitlines())
+    return [pid for pid, its in pairs if its == group]
 
 
 def steps_done(folder: Path) -> int:
@@ -141,6 +151,25 @@ def test_the_second_process_does_not_outlive_the_first(
     process.kill()
     process.wait()
     until(lambda: is_gone(process.pid))
+
+
+def test_the_first_process_ends_soon_after_the_second_has_died(
+    tmp_path: Path, store: Store, started: list[subprocess.Popen[str]], until: Until, is_gone: Gone
+) -> None:
+    settings = SETTINGS | {"optimisation": {"epochs": 10_000}, "checkpoint_seconds": 1e6}
+    process = pair(tmp_path, store, "twice", settings, "--out", str(tmp_path / "both"))
+    started.append(process)
+    until(lambda: steps_done(tmp_path / "both") >= 1, process)
+    (second,) = [pid for pid in group_of(process.pid) if pid != process.pid]
+    os.kill(second, signal.SIGKILL)
+    killed = time.monotonic()
+    said = process.communicate(timeout=300)[0]
+    assert time.monotonic() - killed < 30
+    assert process.returncode == 1, said
+    assert "Traceback" not in said
+    assert "expected all processes that train together, got one that died" in " ".join(said.split())
+    until(lambda: is_gone(process.pid))
+    assert steps_done(tmp_path / "both") >= 1
 
 
 @pytest.mark.full

@@ -196,6 +196,23 @@ def test_a_race_without_time_or_entrants_is_refused(store: Store, tmp_path: Path
         raced(store, tmp_path)
 
 
+def test_data_is_made_before_the_process_that_measures_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of a pool may not start the workers that make data."""
+    empty = Store(tmp_path / "data")
+
+    def measure(function: Any, *_: Any) -> Any:
+        if function is unit_seconds:
+            return STEP
+        assert [len(each) for each in empty.sets()] == [20]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_in_a_process", measure)
+    with pytest.raises(KeyboardInterrupt):
+        raced(empty, tmp_path, "fno")
+
+
 def test_a_number_that_was_changed_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     Records(path).piece({"n": 1}, lambda: {"value": 0.25})
@@ -211,3 +228,15 @@ def test_a_line_that_was_cut_is_made_again(tmp_path: Path) -> None:
     assert records.piece({"n": 2}, lambda: {"value": 2})["value"] == 2
     assert records.piece({"n": 1}, lambda: {"value": -1})["value"] == 1
     assert [line["value"] for line in Records(path).lines] == [1, 2]
+
+
+def test_a_network_that_cannot_race_is_refused_here_and_not_in_another_process(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(function: Any, *_: Any) -> Any:
+        assert function is unit_seconds
+        return STEP
+
+    monkeypatch.setattr(module, "_in_a_process", measure)
+    with pytest.raises(ValueError, match="'muon_batched' expects a network that declares matrices"):
+        raced(store, tmp_path, "mlp")

@@ -1,5 +1,6 @@
 """Errors at the command line: one line each, and a report of what nobody expected."""
 
+import errno
 import hashlib
 import os
 import platform
@@ -27,6 +28,14 @@ _EXTRAS = {
     "wandb": ("wandb",),
 }
 """The extra that a missing package comes with; all others come with `train`."""
+
+
+_ADVICE = {
+    errno.ENOSPC: "make room on the disk, then repeat the command",
+    errno.EACCES: "choose another place, or change its rights",
+    errno.EROFS: "choose another place: this one is for reading only",
+    errno.EMFILE: "close other files, or allow more of them (ulimit -n)",
+}
 
 
 def one_line_errors(main: Callable[[], None]) -> Callable[[], None]:
@@ -57,7 +66,7 @@ def one_line_errors(main: Callable[[], None]) -> Callable[[], None]:
             _complain(_missing(error))
             sys.exit(1)
         except Exception as error:
-            _complain(str(error) if speaks_for_itself(error) else _reported(error))
+            _complain(_said(error) if speaks_for_itself(error) else _reported(error))
             sys.exit(1)
 
     return guarded
@@ -76,6 +85,12 @@ def _missing(error: ModuleNotFoundError) -> str:
     name = (error.name or "a package").partition(".")[0]
     extra = next((extra for extra, names in _EXTRAS.items() if name in names), "train")
     return f"this needs {name}, which is not installed: pip install 'funcattn[{extra}]'"
+
+
+def _said(error: Exception) -> str:
+    """The message, and of what the system refuses, what to do."""
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{error}; {_ADVICE[number]}" if number in _ADVICE else str(error)
 
 
 def speaks_for_itself(error: Exception) -> bool:

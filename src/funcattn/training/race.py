@@ -40,6 +40,7 @@ from funcattn.documents import DocumentError, parse_sealed, sealed
 from funcattn.models import NormalisedNetwork, build_model
 from funcattn.nn.operator import FourierFeatures, start_by_fan_in
 from funcattn.problem import Field, Problem
+from funcattn.processes import end_with_pool
 from funcattn.provenance import facts
 from funcattn.settings import OptimisationSettings, Profile, changed
 from funcattn.tasks import TASKS, Task
@@ -318,7 +319,14 @@ def _raced(
         {"piece": "unit", **machine},
         lambda: {"seconds": _in_a_process(unit_seconds, 1000)},
     )
-    step = records.piece({"piece": "step", **known}, lambda: _in_a_process(start.measured))
+
+    def measured() -> dict[str, Any]:
+        # Data is made here, as a process of a pool cannot start workers; so are refusals.
+        start.lap(steps=sum(_MEASURED))
+        found: dict[str, Any] = _in_a_process(start.measured)
+        return found
+
+    step = records.piece({"piece": "step", **known}, measured)
     seconds = step["step_units"] * unit["seconds"]
     steps = max(round(budget / seconds), 20)
     tell(f"{label}: {1000 * seconds:.1f} ms per step, {steps} steps")
@@ -341,7 +349,7 @@ def _raced(
 
 def _in_a_process(measure: Callable[..., Any], *arguments: Any) -> Any:
     """What a function returns in a process that has done nothing else."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with multiprocessing.get_context("spawn").Pool(1, initializer=end_with_pool) as pool:
         return pool.apply(measure, arguments)
 
 

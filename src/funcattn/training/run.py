@@ -66,6 +66,8 @@ _RECORD = {
     "settings": {...: Any},
 }
 _REMOVE = "remove the file; the checkpoints hold its lines too"
+_LOST = ("gloo", "NCCL", "Connection")
+"""Words of the libraries by which processes talk, when one does not answer any more."""
 _LAUNCHER = "FUNCATTN_LAUNCHER"
 """Tells the other processes of a training which process started them."""
 
@@ -362,6 +364,14 @@ def _own_group() -> Iterator[None]:
     was_there = dist.is_initialized()
     try:
         yield
+    except RuntimeError as error:
+        lost = dist.is_initialized() and any(word in str(error) for word in _LOST)
+        if not lost:
+            raise
+        raise RunError(
+            "devices: expected all processes that train together, got one that died or cannot be "
+            "reached; see what it said, then go on with --resume"
+        ) from error
     finally:
         if dist.is_initialized() and not was_there:
             dist.destroy_process_group()
