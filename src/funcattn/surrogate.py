@@ -184,6 +184,7 @@ class Surrogate(FittedSurrogate):
         command: for the record.
         """
         started_at = clock.process_time()
+        device_named(self.device)  # refused before hours of reading, not after
         got = handed(
             data,
             outputs,

@@ -26,8 +26,8 @@ class Fit(commands.Fit):
             plan.cases, outputs=plan.outputs, inputs=plan.inputs or (), parameters=plan.parameters
         )
         report = look(cases)
-        for finding in report.findings:
-            console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
+        for line in report.told:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         if report.errors:
             raise ValueError(
                 f"{plan.cases}: expected cases without errors, got {len(report.errors)}, see above"
