@@ -128,3 +128,11 @@ def test_findings_that_are_alike_are_told_once_with_their_number(plates: Path) -
     assert len(report.errors) == 8
     assert sum("presure" in line for line in report.told) == 3
     assert "error: the same of 5 other cases" in report.told
+
+
+def test_series_on_one_mesh_begin_differently_and_are_not_ambiguous() -> None:
+    series = np.random.default_rng(0).random((60, 8, 3))
+    cases = from_arrays(None, {"u": series}, grid=(8,), times=np.arange(3.0))
+    assert look(cases).errors == []
+    series[7, :, 0] = series[3, :, 0]  # the same start, another end
+    assert [each.file for each in look(cases).errors] == ["7"]

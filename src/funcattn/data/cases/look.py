@@ -228,7 +228,8 @@ class _Seen:
         known = [name for name in cases.inputs if name in case.names]
         inputs = {name: case[name] for name in known}
         outputs = {name: case[name] for name in cases.outputs if name in case.names}
-        self.geometry = _digest({"positions": case.positions})
+        if case.times is not None:  # a series goes on from its first frame, which is given
+            inputs |= {f"first {name}": case[name][:, 0] for name in outputs if name in case.fields}
         self.inputs = _digest({"positions": case.positions, **inputs})
         self.outputs = _digest(outputs) if outputs else None
         self.whole = _digest(
