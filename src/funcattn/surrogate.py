@@ -279,7 +279,13 @@ class Surrogate(FittedSurrogate):
         """The weights of another run, where they fit."""
         if self.warm_start is None:
             return
-        saved = Run(self.warm_start).best.tensors["model"]
+        before = Run(self.warm_start)
+        if before.settings.model != self.model:
+            raise ValueError(
+                f"warm_start: expected a run of {self.model}, got one of {before.settings.model} "
+                f"in {self.warm_start}; give model={before.settings.model!r}"
+            )
+        saved = before.best.tensors["model"]
         with torch.no_grad():
             ours = dict(network.network.named_parameters())
             fitting = {
