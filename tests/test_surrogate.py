@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from sklearn.base import clone
 import funcattn
 from funcattn.data.cases import Case, Cells
 from funcattn.fitting import fitted as module
+from funcattn.fitting.report import learning_curve
 from funcattn.surrogate import OutsideTrainingWarning, Surrogate
 from funcattn.training.checkpoint import CheckpointError
 
@@ -334,6 +336,9 @@ def test_a_warm_start_begins_with_the_weights_of_another_run(
     warm = quick(epochs=1, warm_start=tmp_path / "first").fit(inputs, outputs)
     assert warm.run.record["validation"] < cold.run.record["validation"]
     assert warm.run.record["validation"] < 1.5 * first.run.record["validation"]
+    other = quick(model="functional_operator", warm_start=tmp_path / "first")
+    with pytest.raises(ValueError, match="expected a run of functional_operator, got one of func"):
+        other.fit(inputs, outputs)
 
 
 def test_training_ends_when_patience_does(random: np.random.Generator) -> None:
@@ -412,6 +417,13 @@ def test_the_report_shows_yardsticks_and_worst_cases(
     page = fitted.report(tmp_path / "report.html").read_text()
     for words in ("Beside yardsticks", "stress [Pa]", "Worst cases", "plate_", "Near the boundary"):
         assert words in page
+    drawn = set(re.findall(r"Worst, (plate_\d+), load 1\.\d+", page))
+    assert len(drawn) == len(fitted.splits().test) == 2
+    assert "with --learning-curve also trains" in page
+    (fitted.run.folder / "learning_curve.json").write_text('{"20": 0.4, "40": 0.2}')
+    (section,) = learning_curve(fitted)
+    assert "twice the cases would give about 10 %" in section.text
+    assert section.tables[0].rows == [("20", "40 %"), ("40", "20 %")]
 
 
 # Large cases

@@ -166,6 +166,7 @@ class Surrogate(FittedSurrogate):
         grid: Sequence[int] | None = None,
         times: Any = None,
         names: Sequence[str] | None = None,
+        numbered: bool = False,
         source: str = "",
         on_step: Callable[[Any, int], None] | None = None,
         command: str = "",
@@ -180,11 +181,14 @@ class Surrogate(FittedSurrogate):
         inputs: names of fields, categories and parameters, of a folder or of cases.
         positions, parameters, grid, times, names: see `funcattn.data.cases.from_arrays`; with a
             folder, `parameters` is a table of numbers per case.
+        numbered: whether files of a folder that only differ in a number at the end, such as
+            flow_001.vtu, are the times of one case.
         source: where cases that were opened before came from, for the record.
         on_step: called after each step with where the run is, and the steps of an epoch.
         command: for the record.
         """
         started_at = clock.process_time()
+        device_named(self.device)  # refused before hours of reading, not after
         got = handed(
             data,
             outputs,
@@ -194,6 +198,7 @@ class Surrogate(FittedSurrogate):
             grid=grid,
             times=times,
             names=names,
+            numbered=numbered,
         )
         folder = self._folder()
         own = describe(
@@ -213,6 +218,7 @@ class Surrogate(FittedSurrogate):
             test=len(places["test"]),
             path=source or (str(data) if isinstance(data, str | Path) else None),
             table=str(parameters) if isinstance(parameters, str | Path) else None,
+            numbered=numbered,
             subset=self.points or (SUBSET if _most_points(got.cases) > MANY_POINTS else None),
             subset_by=self.points_by,
         )
@@ -274,7 +280,13 @@ class Surrogate(FittedSurrogate):
         """The weights of another run, where they fit."""
         if self.warm_start is None:
             return
-        saved = Run(self.warm_start).best.tensors["model"]
+        before = Run(self.warm_start)
+        if before.settings.model != self.model:
+            raise ValueError(
+                f"warm_start: expected a run of {self.model}, got one of {before.settings.model} "
+                f"in {self.warm_start}; give model={before.settings.model!r}"
+            )
+        saved = before.best.tensors["model"]
         with torch.no_grad():
             ours = dict(network.network.named_parameters())
             fitting = {

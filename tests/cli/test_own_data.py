@@ -70,6 +70,30 @@ def test_inspect_fit_predict_report_and_pack(call: Call, cases: Path) -> None:
     assert len(list(Path("all").glob("*.npz"))) == 12
 
 
+def test_numbered_files_are_learned_as_series(call: Call, tmp_path: Path) -> None:
+    pyvista = pytest.importorskip("pyvista")
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    plane = pyvista.ImageData(dimensions=(4, 4, 1)).cast_to_unstructured_grid()
+    for case in range(12):
+        start = np.random.default_rng(case).random(16)
+        for frame in range(3):
+            plane["heat"] = start * 0.5**frame
+            plane.save(folder / f"flow{'abcdefghijkl'[case]}_{frame:03}.vtu")
+    code, said, _ = call("inspect", "flows", "--numbered")
+    assert code == 0
+    assert "12 cases" in said
+    assert "3 times each" in said
+    plan = tmp_path / "flows.toml"
+    small = "network = { width = 8, layers = 1, heads = 2, bases = 4 }\nepochs = 1\n"
+    plan.write_text(plan.read_text() + small + "yardsticks = false\n")
+    code, said, wrong = call("fit", "flows.toml")
+    assert code == 0, said + wrong
+    assert call("report", "runs/flows")[0] == 0  # the series are read again as such
+    assert call("predict", "runs/flows", "flows", "-o", "out")[0] == 0
+    assert np.load("out/flowa.npz")["heat_predicted"].shape == (16, 2)
+
+
 def test_the_cores_that_are_free_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from funcattn.cli import _threads, commands
 

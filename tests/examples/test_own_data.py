@@ -69,3 +69,18 @@ def test_a_folder_of_meshes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_tutorials_as_they_stand(name: str) -> None:
     got = example(name).main()
     assert got["relative"] < 0.1
+
+
+@pytest.mark.full
+def test_the_tutorial_of_meshes_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyvista")
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    example("own_meshes").main(tmp_path)
+    run = tmp_path / "runs" / "plates"
+    yardsticks = json.loads((run / "yardsticks.json").read_text())
+    error = json.loads((run / "record.json").read_text())["test"]["error"]
+    assert error < min(each["error"] for each in yardsticks.values())
+    note = json.loads((run / "surrogate.json").read_text())
+    assert sum(len(names) for names in note["cases"].values()) == 60

@@ -88,6 +88,18 @@ def test_triangles_do_not_cross_a_hole_and_cover_the_rest(points: int) -> None:
     assert area(x, corners) == pytest.approx(1 - math.pi * 0.25**2, rel=2 / math.sqrt(points))
 
 
+def test_the_triangles_of_a_mesh_are_drawn_as_they_are() -> None:
+    x = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.5]])
+    corners = np.array([[0, 1, 4], [2, 3, 4]])  # open to the left and to the right
+    drawn = canvas(x, corners=corners)
+    assert isinstance(drawn, Mesh)
+    np.testing.assert_array_equal(drawn.points[drawn.corners], x[corners])
+    many = np.random.default_rng(0).random((50, 2))
+    thinned = canvas(many, corners=np.array([[0, 1, 2]]), most=20)  # of which these may be gone
+    assert isinstance(thinned, Mesh)
+    assert len(thinned.corners) > 1
+
+
 def test_triangles_leave_a_notch_open() -> None:
     x = lattice(31, 31)
     notch = (np.abs(x[:, 0] - 0.5) < 0.2) & (x[:, 1] > 0.5)

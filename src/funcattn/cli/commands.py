@@ -132,6 +132,8 @@ class Inspect:
     """A folder, a pattern in quotes such as 'runs/*/result.vtu', or a file."""
     parameters: Path | None = None
     """A table (CSV, Parquet) with a row of numbers per case."""
+    numbered: bool = False
+    """Files that only differ in a number at the end, like flow_001.vtu, are times of one case."""
     plan: Path | None = None
     """The TOML file to write; default: the name of the folder, here."""
     picture: Path | None = None
@@ -155,6 +157,8 @@ class Fit:
     parameters that differ between the cases."""
     parameters: Path | None = None
     """A table (CSV, Parquet) with a row of numbers per case."""
+    numbered: bool = False
+    """Files that only differ in a number at the end, like flow_001.vtu, are times of one case."""
     out: Path | None = None
     """Folder of the run; default runs/ and the name of the cases."""
     budget: str | None = None

@@ -23,11 +23,15 @@ class Fit(commands.Fit):
         refuse(rest)
         plan = self._plan()
         cases = open_folder(
-            plan.cases, outputs=plan.outputs, inputs=plan.inputs or (), parameters=plan.parameters
+            plan.cases,
+            outputs=plan.outputs,
+            inputs=plan.inputs or (),
+            parameters=plan.parameters,
+            numbered=plan.numbered,
         )
         report = look(cases)
-        for finding in report.findings:
-            console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
+        for line in report.told:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         if report.errors:
             raise ValueError(
                 f"{plan.cases}: expected cases without errors, got {len(report.errors)}, see above"
@@ -71,6 +75,7 @@ class Fit(commands.Fit):
                 plan.outputs,
                 inputs=plan.inputs,
                 parameters=plan.parameters,
+                numbered=plan.numbered,
                 source=plan.cases,
                 on_step=on_step,
                 command=command_line(),
@@ -88,7 +93,8 @@ class Fit(commands.Fit):
         values: dict[str, Any] = {f.name: getattr(plan, f.name) for f in fields(plan)}
         for name in values:
             given = getattr(self, name, None)
-            if given not in (None, ()) and name != "cases":
+            said = given is not None and given is not False and given != ()
+            if said and name != "cases":
                 values[name] = str(given) if isinstance(given, Path) else given
         plan = FitPlan(**values)
         if not plan.outputs:

@@ -19,7 +19,7 @@ class Inspect(commands.Inspect):
     def run(self, rest: list[str], console: Console) -> None:
         """Read everything once, print, draw, and write the plan."""
         refuse(rest)
-        cases = open_folder(self.cases, parameters=self.parameters)
+        cases = open_folder(self.cases, parameters=self.parameters, numbered=self.numbered)
         with progress(console) as bars:
             bar = bars.add_task("reading", total=len(cases))
             report = look(
@@ -37,7 +37,8 @@ class Inspect(commands.Inspect):
             console.print(f"{plan} is there already and stays as it is", markup=False)
             return
         parameters = None if self.parameters is None else str(self.parameters)
-        write_plan(plan, proposed(cases, report, str(self.cases), parameters), report)
+        found = proposed(cases, report, str(self.cases), parameters, numbered=self.numbered)
+        write_plan(plan, found, report)
         console.print(
             f"plan: {plan}; edit it, then: funcattn fit {plan}", markup=False, soft_wrap=True
         )

@@ -73,6 +73,7 @@ class FittedSurrogate:
                 [each.name for each in own.outputs],
                 inputs=[each.name for each in own.inputs],
                 parameters=own.table,
+                numbered=own.numbered,
             )
             splits = splits_of(got.cases, own, split_of(got.cases, own, got.words))
             check_fingerprint(self.run.best, splits)

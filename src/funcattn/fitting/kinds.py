@@ -68,13 +68,14 @@ def handed(
     grid: Sequence[int] | None = None,
     times: Any = None,
     names: Sequence[str] | None = None,
+    numbered: bool = False,
 ) -> Handed:
     """Cases from arrays, lists, dictionaries, cases, or the path of a file or folder.
 
     Of paths and cases, `inputs` and `outputs` are names; of arrays, `outputs` are arrays too.
     """
     if isinstance(data, str | Path):
-        cases = open_folder(str(data), parameters=parameters)
+        cases = open_folder(str(data), parameters=parameters, numbered=numbered)
         single = not Path(data).is_dir() and len(cases) == 1
         got = _of_cases(cases, outputs, inputs, "case" if single else "cases")
         return replace(got, words=_words(parameters, cases))

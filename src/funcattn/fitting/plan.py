@@ -26,6 +26,8 @@ class FitPlan:
     parameters that differ between the cases."""
     parameters: str | None = None
     """A table (CSV, Parquet) with a row of numbers per case."""
+    numbered: bool = False
+    """Files that only differ in a number at the end are the times of one case."""
     out: str = ""
     """Folder of the run; not said: runs/ and the name of the cases."""
     budget: str = "5 min"
@@ -95,7 +97,9 @@ def _with(plan: FitPlan, **changes: Any) -> FitPlan:
     return FitPlan(**{**{f.name: getattr(plan, f.name) for f in fields(plan)}, **changes})
 
 
-def proposed(cases: Cases, report: Report, where: str, parameters: str | None) -> FitPlan:
+def proposed(
+    cases: Cases, report: Report, where: str, parameters: str | None, *, numbered: bool = False
+) -> FitPlan:
     """What to learn, as far as the cases show it: parameters and categories in, fields out."""
     first = cases[0]
     kinds = {each.name: each for each in report.summaries}
@@ -110,7 +114,11 @@ def proposed(cases: Cases, report: Report, where: str, parameters: str | None) -
         if name in kinds and kinds[name].deviation > 0 and kinds[name].cases == report.cases
     ]
     return FitPlan(
-        cases=where, outputs=tuple(outputs), inputs=tuple(varying), parameters=parameters
+        cases=where,
+        outputs=tuple(outputs),
+        inputs=tuple(varying),
+        parameters=parameters,
+        numbered=numbered,
     )
 
 
@@ -125,6 +133,7 @@ def write_plan(path: Path, plan: FitPlan, report: Report) -> None:
         "",
         f"cases = {_toml(plan.cases)}",
         *([f"parameters = {_toml(plan.parameters)}"] if plan.parameters else []),
+        *(["numbered = true"] if plan.numbered else []),
         "",
         "# Fields to predict. Remove those that are given, and those that do not matter.",
         f"# There are: {_listed(names['field'])}; to classify: {_listed(names['category'])}.",

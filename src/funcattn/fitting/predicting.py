@@ -51,7 +51,7 @@ def predict_files(
     for name in numbers or {}:
         if name not in known:
             raise ValueError(f"--set: {unknown(name, known)}")
-    cases = open_folder(str(source), parameters=parameters)
+    cases = open_folder(str(source), parameters=parameters, numbered=surrogate.data.numbered)
     many = len(cases) > 1 or source.is_dir()
     if not many and target.suffix.lower() not in ENDINGS:
         raise ValueError(f"{target}: expected a name that ends in {', '.join(ENDINGS)}")

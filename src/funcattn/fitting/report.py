@@ -40,7 +40,7 @@ def write_surrogate_report(surrogate: "FittedSurrogate", path: Path) -> Path:
     cases = _drawn(surrogate, splits)
     sections = [
         *_yardsticks(surrogate),
-        *_learning_curve(surrogate),
+        *learning_curve(surrogate),
         *_worst(surrogate, cases[2:], described.picture),
         *_regions(task, surrogate, splits),
     ]
@@ -78,7 +78,7 @@ def _yardsticks(surrogate: "FittedSurrogate") -> Iterator[Section]:
     yield Section("Beside yardsticks", text, [Table(headings, rows, strong=place)])
 
 
-def _learning_curve(surrogate: "FittedSurrogate") -> Iterator[Section]:
+def learning_curve(surrogate: "FittedSurrogate") -> Iterator[Section]:
     """What more cases would give, or how to find out."""
     path = surrogate.run.folder / "learning_curve.json"
     if not path.exists():
@@ -222,4 +222,4 @@ def near_boundary(
     return chosen
 
 
-__all__ = ["errors_by_region", "near_boundary", "write_surrogate_report"]
+__all__ = ["errors_by_region", "learning_curve", "near_boundary", "write_surrogate_report"]

@@ -68,6 +68,8 @@ class OwnData(DataSettings):
     """Cases with the same value of this parameter go to the same part."""
     table: str | None = None
     """The table of parameters."""
+    numbered: bool = False
+    """Whether files that only differ in a number at the end are the times of one case."""
     part_by: str = ""
     """A parameter with the words train, validation, test, in place of drawing the parts."""
     space: int = 2

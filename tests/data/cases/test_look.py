@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,20 @@ def test_fields_that_some_files_lack_are_named(plates: Path, plate: Callable[...
     findings = [each for each in look(open_folder(plates)).findings if each.field == "pressure"]
     assert [each.got for each in findings] == ["it in 3 of 4 cases"]
     assert findings[0].file.endswith("plate_3.vtu")
+
+
+def test_findings_that_are_alike_are_told_once_with_their_number(plates: Path) -> None:
+    for number in range(20, 25):
+        shutil.copy(plates / "plate_1.vtu", plates / f"plate_{number}.vtu")
+    report = look(open_folder(plates, outputs=["presure"]))
+    assert len(report.errors) == 8
+    assert sum("presure" in line for line in report.told) == 3
+    assert "error: the same of 5 other cases" in report.told
+
+
+def test_series_on_one_mesh_begin_differently_and_are_not_ambiguous() -> None:
+    series = np.random.default_rng(0).random((60, 8, 3))
+    cases = from_arrays(None, {"u": series}, grid=(8,), times=np.arange(3.0))
+    assert look(cases).errors == []
+    series[7, :, 0] = series[3, :, 0]  # the same start, another end
+    assert [each.file for each in look(cases).errors] == ["7"]

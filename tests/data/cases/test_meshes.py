@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from funcattn.data.cases import open_folder, read_mesh
+from funcattn.data.cases import Cells, open_folder, read_mesh
 from funcattn.data.foreign import FileError
 
 pyvista = pytest.importorskip("pyvista")
@@ -53,6 +53,18 @@ def test_weights_sum_to_the_size_of_the_mesh(suffix: str, tmp_path: Path) -> Non
     expected = mesh.volume if suffix in kinds else mesh.area
     assert case.weights.sum() == pytest.approx(expected, rel=1e-5)
     assert (case.weights > 0).all()
+
+
+def test_cells_of_the_plane_are_cut_into_triangles() -> None:
+    corners = np.array([0, 1, 2, 0, 1, 4, 3, 0, 1, 3, 4, 0, 1, 2, 3, 4])
+    cells = Cells(corners, np.array([0, 3, 7, 11, 16]), np.array([5, 9, 8, 7]))
+    triangles = cells.triangles()
+    assert triangles is not None
+    cut = {tuple(each) for each in triangles.tolist()}
+    # A triangle, a quadrilateral, the same one as VTK's pixel, and a pentagon.
+    assert cut == {(0, 1, 2), (0, 1, 4), (0, 4, 3), (0, 2, 3), (0, 3, 4)}
+    assert len(triangles) == 1 + 2 + 2 + 3
+    assert Cells(np.arange(4), np.array([0, 4]), np.array([10])).triangles() is None
 
 
 def test_a_structured_mesh_knows_its_grid_in_our_order(tmp_path: Path) -> None:

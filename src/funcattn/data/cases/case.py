@@ -182,8 +182,9 @@ class Case:
 
 def unknown(name: str, known: Sequence[str]) -> str:
     """Words for a name that is not there, with the nearest one that is."""
-    names = ", ".join(known) or "nothing"
-    return f"expected one of {names}, got {name!r}{did_you_mean(name, known)}"
+    if not known:
+        return f"expected {name!r} in it, got nothing of this kind"
+    return f"expected one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
 
 
 def mesh_weights(

@@ -18,6 +18,9 @@ APART = 1000.0
 FEW, VERY_FEW = 50, 10
 """Fewer cases than these rarely suffice."""
 
+ALIKE = 3
+"""So many findings of one kind are told one by one."""
+
 Severity = Literal["error", "warning", "note"]
 
 
@@ -104,8 +107,20 @@ class Report:
                 f"{each.name[:24]:24} {each.kind:10} {each.channels:5} "
                 f"{' '.join(f'{number:12.4g}' for number in numbers)}  {each.unit}"
             )
-        lines += ["", *map(str, self.findings)] if self.findings else ["", "nothing odd"]
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *(self.told or ["nothing odd"])])
+
+    @property
+    def told(self) -> list[str]:
+        """The findings as lines; of many that are alike in all but the file, the first ones."""
+        alike: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
+        for each in self.findings:
+            alike[each.severity, each.field, each.expected, each.advice].append(each)
+        lines = []
+        for same in alike.values():
+            lines += [str(each) for each in same[:ALIKE]]
+            if len(same) > ALIKE:
+                lines.append(f"{same[0].severity}: the same of {len(same) - ALIKE} other cases")
+        return lines
 
 
 def look(
@@ -213,7 +228,8 @@ class _Seen:
         known = [name for name in cases.inputs if name in case.names]
         inputs = {name: case[name] for name in known}
         outputs = {name: case[name] for name in cases.outputs if name in case.names}
-        self.geometry = _digest({"positions": case.positions})
+        if case.times is not None:  # a series goes on from its first frame, which is given
+            inputs |= {f"first {name}": case[name][:, 0] for name in outputs if name in case.fields}
         self.inputs = _digest({"positions": case.positions, **inputs})
         self.outputs = _digest(outputs) if outputs else None
         self.whole = _digest(
