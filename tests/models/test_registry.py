@@ -15,6 +15,7 @@ from funcattn.models import MODELS, ModelEntry, build_model, matrices_for_muon
 from funcattn.models.deeponet import DeepONetSettings
 from funcattn.models.fno import FNOSettings
 from funcattn.models.lno import LNOSettings
+from funcattn.models.matrices import is_matrix, parameters_for_adamw, stacks_for_muon
 from funcattn.models.mlp import MLPSettings
 from funcattn.nn import (
     FourierBasis,
@@ -23,9 +24,11 @@ from funcattn.nn import (
     LearnedBasis,
     OrthonormalBasis,
 )
+from funcattn.nn.attentions import ATTENTIONS
 from funcattn.problem import Field, Problem
 from funcattn.settings import FunctionalSettings, NetworkSettings, Profile
 from funcattn.training.checkpoint import model_tensors, restore_model
+from funcattn.training.muon import matrices_of
 
 TINY = FunctionalSettings(width=16, layers=2, heads=2, bases=4)
 GRID = (9, 8)
@@ -236,21 +239,53 @@ def test_a_name_is_taken_once() -> None:
 
 
 @every_model
-def test_what_muon_moves_is_declared_by_the_network(model: str) -> None:
+def test_no_matrix_falls_to_adamw_unless_the_network_says_so(model: str) -> None:
+    task = TASKS["timed_grid"]
+    settings = MODELS[model].settings(task.problem, replace(TINY, reach=1 / 8), profile="smoke")
+    network = build_model(model, settings, task.problem)
+    names = {id(p): name for name, p in network.named_parameters()}
+    with_muon = {names[id(p)] for p in matrices_of(network)}
+    with_adamw = {names[id(p)] for p in parameters_for_adamw(network)}
+    assert not with_muon & with_adamw
+    inner = {name for name, p in network.named_parameters() if is_matrix(p)}
+    assert inner <= with_muon | with_adamw
+    assert with_muon
+
+
+@every_model
+def test_plain_muon_is_the_default_where_it_takes_every_matrix(model: str) -> None:
     network = built(model, TASKS["grid"])
     declared = matrices_for_muon(network)
-    assert bool(declared) == MODELS[model].muon
-    own = {id(p) for p in network.parameters()}
-    assert all(id(p) in own and p.ndim == 2 for p in declared)
+    assert all(p.ndim == 2 for p in declared)
     assert len({id(p) for p in declared}) == len(declared)
-    # As before networks declared them: the matrices of the blocks.
-    if declared:
-        named = {name for name, p in network.named_parameters() if id(p) in {*map(id, declared)}}
-        assert named == {
-            name
-            for name, p in network.named_parameters()
-            if name.startswith("blocks.") and p.ndim == 2
-        }
+    if model != "functional_operator":  # whose mode-wise maps plain Muon leaves to AdamW
+        assert MODELS[model].muon == (bool(declared) and not stacks_for_muon(network))
+
+
+@pytest.mark.parametrize("model", ["funcattn", *ATTENTIONS])
+def test_muon_moves_the_matrices_of_the_blocks_as_ever(model: str) -> None:
+    network = built(model, TASKS["grid"])
+    declared = {id(p) for p in matrices_for_muon(network)}
+    assert {name for name, p in network.named_parameters() if id(p) in declared} == {
+        name for name, p in network.named_parameters() if name.startswith("blocks.") and p.ndim == 2
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "adamw"),
+    [
+        ("lno", set()),
+        ("deeponet", set()),
+        ("mlp", {"network.0.weight", "network.4.weight"}),
+    ],
+)
+def test_what_adamw_keeps_of_matrices(model: str, adamw: set[str]) -> None:
+    network = built(model, TASKS["grid"])
+    declared = matrices_for_muon(network)
+    left = {
+        name for name, p in network.named_parameters() if p.ndim == 2 and p not in set(declared)
+    }
+    assert left == adamw
 
 
 @pytest.mark.parametrize("grid", [GRID, None], ids=["grid", "points"])

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
+from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.points import Points, check_grid, per_dimension
 from funcattn.ops.linalg import at_least_float32
@@ -108,6 +109,16 @@ class FourierMultiplier(nn.Module):
             torch.view_as_real(std * torch.randn(*size, dtype=torch.complex64)) for size in shapes
         )
         self.bias = nn.Parameter(bias_std * torch.randn(out_channels, *(1,) * len(self.modes)))
+
+    @property
+    def stacks(self) -> dict[str, Axes]:
+        """A matrix for each mode, for Muon; factors of one are no matrices of their own."""
+        return {"parts.0": (1, 0, True)} if len(self.parts) == 1 else {}
+
+    @property
+    def for_adamw(self) -> tuple[str, ...]:
+        """Factors: a step of one is one of the product by all the others, of whatever size."""
+        return ("parts",) if len(self.parts) > 1 else ()
 
     def weight(self) -> Tensor:
         """W, complex (i o *modes); on axes but the last the negative modes are at the end."""
@@ -228,6 +239,8 @@ class FNO(GridNetwork):
     torch.Size([3, 99, 1])
     """
 
+    for_adamw = ("lift", "expand", "contract")
+
     def __init__(
         self,
         space: int,
@@ -291,6 +304,8 @@ class TFNO(GridNetwork):
     >>> network(torch.rand(3, 99, 2), torch.randn(3, 99, 1), grid=(9, 11)).shape
     torch.Size([3, 99, 1])
     """
+
+    for_adamw = ("network.lifting", "network.projection")
 
     def __init__(
         self,
@@ -359,6 +374,8 @@ class UNO(GridNetwork):
     >>> network(torch.rand(3, 99, 2), torch.randn(3, 99, 1), grid=(9, 11)).shape
     torch.Size([3, 99, 1])
     """
+
+    for_adamw = ("network.lifting", "network.projection")
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ Puri, Joglekar, Ferguson, Chen, Zhang and Kara, FLARE: Fast Low-rank Attention R
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -63,6 +64,8 @@ class FlareAttention(Baseline):
     >>> FlareAttention(width=64, heads=4)(torch.randn(2, 1000, 64)).shape
     torch.Size([2, 1000, 64])
     """
+
+    for_adamw: ClassVar = ("latents",)
 
     def __init__(
         self,
