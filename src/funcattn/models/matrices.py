@@ -34,7 +34,7 @@ def stacks_for_muon(network: nn.Module) -> dict[nn.Parameter, Axes]:
         found |= {module.get_parameter(name): axes for name, axes in stacks.items()}
         if isinstance(module, _ConvNd) and module.groups == 1:
             kernel = module.get_parameter("weight")
-            found |= {kernel: (0, None, False)} if is_matrix(kernel) else {}
+            found |= {kernel: (int(module.transposed), None, False)} if is_matrix(kernel) else {}
     return {parameter: axes for parameter, axes in found.items() if parameter not in kept}
 
 
