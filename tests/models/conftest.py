@@ -35,8 +35,11 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn.models.fno import FNO, TFNO, UNO
     from funcattn.models.functional_operator import FunctionalOperator
     from funcattn.models.gino import GINO
+    from funcattn.models.gnot import GNOT
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
+    from funcattn.models.oformer import OFormer
+    from funcattn.models.ono import ONO
     from funcattn.nn import FourierBasis, LatticeDistances, Stencil
 
     modes = {"width": 4, "modes": 3}
@@ -46,6 +49,9 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "mlp": (MLP, {"width": 8, "layers": 2}),
         "deeponet": (DeepONet, {"sensors": 156, "width": 8, "layers": 2, "bases": 3}),
         "lno": (LNO, {"width": 8, "layers": 2, "latents": 5, "heads": 2, "projector": 1}),
+        "gnot": (GNOT, {"width": 8, "layers": 2, "heads": 2, "experts": 2, "perceptron": 1}),
+        "oformer": (OFormer, {"width": 8, "layers": 2, "heads": 2, "latent": 12}),
+        "ono": (ONO, {"width": 8, "layers": 2, "heads": 2, "bases": 3}),
         "gino": (GINO, {"width": 4, "layers": 2, "modes": 2, **graph}),
         "fno": (FNO, modes),
         "tfno": (TFNO, modes | {"rank": 0.5}),
@@ -97,7 +103,7 @@ def enlarge(model: Any) -> None:
             nn.init.normal_(model.attention.head.weight, std=3.0)
         case "FunctionalOperator":
             nn.init.normal_(model.lift.weight, std=model.lift.in_features**-0.5)
-        case "DeepONet" | "OperatorTransformer":
+        case "DeepONet" | "OFormer" | "ONO" | "OperatorTransformer":
             for parameter in model.parameters():
                 if parameter.ndim >= 2:
                     nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
