@@ -34,6 +34,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn.models.deeponet import DeepONet
     from funcattn.models.fno import FNO, TFNO, UNO
     from funcattn.models.functional_operator import FunctionalOperator
+    from funcattn.models.geo_fno import GeoFNO
     from funcattn.models.gino import GINO
     from funcattn.models.gnot import GNOT
     from funcattn.models.lno import LNO
@@ -52,6 +53,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "gnot": (GNOT, {"width": 8, "layers": 2, "heads": 2, "experts": 2, "perceptron": 1}),
         "oformer": (OFormer, {"width": 8, "layers": 2, "heads": 2, "latent": 12}),
         "ono": (ONO, {"width": 8, "layers": 2, "heads": 2, "bases": 3}),
+        "geo_fno": (GeoFNO, {"width": 4, "layers": 1, "modes": 2, "latent": 4, "head": 6}),
         "gino": (GINO, {"width": 4, "layers": 2, "modes": 2, **graph}),
         "fno": (FNO, modes),
         "tfno": (TFNO, modes | {"rank": 0.5}),

@@ -15,12 +15,21 @@ POINTS = math.prod(GRID)
 OPERATORS = ("cloud operator", "grid operator")
 TRANSFORMING = ("gnot", "oformer", "ono")
 KINDS = (
-    *("mlp", "deeponet", "lno", "gino", *TRANSFORMING),
+    *("mlp", "deeponet", "lno", "gino", "geo_fno", *TRANSFORMING),
     *("fno", "tfno", "uno", "transformer", *OPERATORS),
 )
 TRANSFORMERS = ("transformer", "maps at points", "shared basis", "fourier", "lattice", "wide mlp")
 ON_POINTS = (
-    *("mlp", "lno", "gino", *TRANSFORMING, "cloud operator", *TRANSFORMERS, "softmax baseline"),
+    *(
+        "mlp",
+        "lno",
+        "gino",
+        "geo_fno",
+        *TRANSFORMING,
+        "cloud operator",
+        *TRANSFORMERS,
+        "softmax baseline",
+    ),
 )
 MASKED = (
     *(*ON_POINTS, "time", "stencils", "shared stencils"),
@@ -106,7 +115,7 @@ def test_a_sample_does_not_see_its_batch_neighbours(
 @pytest.mark.parametrize(
     # Not those that turn by thousands of radians, or divide by what is nearly dependent.
     "name",
-    ["mlp", "deeponet", "lno", "gino", "gnot", *OPERATORS, *ON_GRIDS],
+    ["mlp", "deeponet", "lno", "gino", "geo_fno", "gnot", *OPERATORS, *ON_GRIDS],
 )
 def test_is_the_same_in_single_precision_to_single_rounding(
     model: nn.Module, inputs: dict[str, Tensor]
@@ -162,7 +171,9 @@ def test_permuting_points_permutes_results(
     assert_equal_to_rounding(permuted, model(**inputs)[:, order])
 
 
-@pytest.mark.parametrize("name", ["lno", "gino", *TRANSFORMING, "cloud operator", *TRANSFORMERS])
+@pytest.mark.parametrize(
+    "name", ["lno", "gino", "geo_fno", *TRANSFORMING, "cloud operator", *TRANSFORMERS]
+)
 def test_weight_two_is_two_copies(
     model: nn.Module, draw: Any, assert_equal_to_rounding: Any
 ) -> None:

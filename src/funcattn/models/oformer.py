@@ -28,7 +28,7 @@ _RESOLUTION = 64.0
 
 
 def rotated(
-    field: Float[Tensor, "b h n d"], positions: Float[Tensor, "b n s"], scale: float
+    field: Float[Tensor, "b h n d"], positions: Float[Tensor, "#b n s"], scale: float
 ) -> Float[Tensor, "b h n d"]:
     """Each pair of channels turned by an angle that is linear in one coordinate.
 

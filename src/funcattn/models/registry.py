@@ -119,6 +119,8 @@ MODELS: Registry[ModelEntry] = Registry(
         "u_fno": "funcattn.models.u_fno",
         "unet": "funcattn.models.unet",
         "lsm": "funcattn.models.lsm",
+        "factformer": "funcattn.models.factformer",
+        "geo_fno": "funcattn.models.geo_fno",
         "gino": "funcattn.models.gino",
         "lno": "funcattn.models.lno",
         "gnot": "funcattn.models.gnot",
