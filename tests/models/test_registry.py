@@ -17,6 +17,7 @@ from funcattn.models.fno import FNOSettings
 from funcattn.models.lno import LNOSettings
 from funcattn.models.matrices import is_matrix, parameters_for_adamw, stacks_for_muon
 from funcattn.models.mlp import MLPSettings
+from funcattn.models.transformers import MechanismSettings
 from funcattn.nn import (
     FourierBasis,
     FunctionalAttention,
@@ -25,8 +26,14 @@ from funcattn.nn import (
     OrthonormalBasis,
 )
 from funcattn.nn.attentions import ATTENTIONS
+from funcattn.nn.baselines.transolver import GalerkinCoefficients, TransolverAttention
 from funcattn.problem import Field, Problem
-from funcattn.settings import FunctionalSettings, NetworkSettings, Profile
+from funcattn.settings import (
+    FunctionalSettings,
+    NetworkSettings,
+    Profile,
+    SizedAttentionSettings,
+)
 from funcattn.training.checkpoint import model_tensors, restore_model
 from funcattn.training.muon import matrices_of
 
@@ -311,6 +318,35 @@ def test_functional_attention_has_the_basis_that_is_asked_for(
     assert type(layer.basis) is (on_points if grid is None else on_grid)
     assert layer.projection == projection
     assert network(torch.rand(1, POINTS, 2), torch.rand(1, POINTS, 1), grid=grid).isfinite().all()
+
+
+@pytest.mark.parametrize("grid", [GRID, None], ids=["grid", "points"])
+@pytest.mark.parametrize("mechanism", ["softmax", "galerkin"])
+@pytest.mark.parametrize("basis", ["learned", "orthonormal", "fourier"])
+def test_mechanisms_stand_on_the_bases_of_functional_attention(
+    basis: Any, mechanism: Any, grid: tuple[int, ...] | None
+) -> None:
+    asked = problem(1, 1, grid=grid is not None)
+    settings = MechanismSettings(
+        width=16, layers=2, heads=2, bases=9, basis=basis, mechanism=mechanism
+    )
+    torch.manual_seed(0)
+    network = build_model("coefficient_attention", settings, asked)
+    ours = build_model("funcattn", replace(TINY, bases=9, basis=basis), asked)
+    layer, other = (n.get_submodule("blocks.0.attention") for n in (network, ours))
+    assert isinstance(layer, TransolverAttention)
+    assert isinstance(layer, GalerkinCoefficients) == (mechanism == "galerkin")
+    assert type(layer.basis) is type(other.basis)
+    assert layer.projection == other.projection
+    given = torch.rand(1, POINTS, 2), torch.rand(1, POINTS, 1)
+    out = network(*given, grid=grid)
+    assert out.isfinite().all()
+    if basis == "learned" and mechanism == "softmax":
+        torch.manual_seed(0)
+        transolver = build_model(
+            "transolver", SizedAttentionSettings(width=16, layers=2, heads=2, bases=9), asked
+        )
+        assert torch.equal(transolver(*given, grid=grid), out)
 
 
 @pytest.mark.parametrize("projection", ["transpose", "pinv"])

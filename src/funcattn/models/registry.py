@@ -111,6 +111,7 @@ MODELS: Registry[ModelEntry] = Registry(
     "model",
     {
         **dict.fromkeys(("funcattn", "no_attention", *ATTENTIONS), "funcattn.models.transformers"),
+        "coefficient_attention": "funcattn.models.transformers",
         "functional_operator": "funcattn.models.functional_operator",
         "fno": "funcattn.models.fno",
         "tfno": "funcattn.models.fno",
