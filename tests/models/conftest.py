@@ -37,10 +37,12 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn.models.geo_fno import GeoFNO
     from funcattn.models.gino import GINO
     from funcattn.models.gnot import GNOT
+    from funcattn.models.graphs import GNO, GraphSAGE, MeshGraphNet
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
     from funcattn.models.oformer import OFormer
     from funcattn.models.ono import ONO
+    from funcattn.models.pointnet import PointNet
     from funcattn.nn import FourierBasis, LatticeDistances, Stencil
 
     modes = {"width": 4, "modes": 3}
@@ -53,6 +55,10 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "gnot": (GNOT, {"width": 8, "layers": 2, "heads": 2, "experts": 2, "perceptron": 1}),
         "oformer": (OFormer, {"width": 8, "layers": 2, "heads": 2, "latent": 12}),
         "ono": (ONO, {"width": 8, "layers": 2, "heads": 2, "bases": 3}),
+        "pointnet": (PointNet, {"width": 4, "hidden": 16, "code": 6}),
+        "graphsage": (GraphSAGE, {"width": 16, "layers": 2, "code": 4, "neighbours": 5}),
+        "meshgraphnet": (MeshGraphNet, {"width": 6, "layers": 2, "neighbours": 5}),
+        "gno": (GNO, {"width": 4, "layers": 2, "kernel": 6, "neighbours": 5}),
         "geo_fno": (GeoFNO, {"width": 4, "layers": 1, "modes": 2, "latent": 4, "head": 6}),
         "gino": (GINO, {"width": 4, "layers": 2, "modes": 2, **graph}),
         "fno": (FNO, modes),

@@ -13,9 +13,10 @@ GRID = (12, 13)
 POINTS = math.prod(GRID)
 
 OPERATORS = ("cloud operator", "grid operator")
+LOCAL = ("pointnet", "graphsage", "meshgraphnet", "gno")
 TRANSFORMING = ("gnot", "oformer", "ono")
 KINDS = (
-    *("mlp", "deeponet", "lno", "gino", "geo_fno", *TRANSFORMING),
+    *("mlp", "deeponet", "lno", "gino", "geo_fno", *TRANSFORMING, *LOCAL),
     *("fno", "tfno", "uno", "transformer", *OPERATORS),
 )
 TRANSFORMERS = ("transformer", "maps at points", "shared basis", "fourier", "lattice", "wide mlp")
