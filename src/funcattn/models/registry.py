@@ -120,6 +120,7 @@ MODELS: Registry[ModelEntry] = Registry(
         "u_fno": "funcattn.models.u_fno",
         "unet": "funcattn.models.unet",
         "lsm": "funcattn.models.lsm",
+        "mwt": "funcattn.models.mwt",
         "factformer": "funcattn.models.factformer",
         "geo_fno": "funcattn.models.geo_fno",
         "gino": "funcattn.models.gino",
