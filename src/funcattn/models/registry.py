@@ -121,6 +121,7 @@ MODELS: Registry[ModelEntry] = Registry(
         "unet": "funcattn.models.unet",
         "lsm": "funcattn.models.lsm",
         "mwt": "funcattn.models.mwt",
+        "wno": "funcattn.models.wno",
         "factformer": "funcattn.models.factformer",
         "geo_fno": "funcattn.models.geo_fno",
         "gino": "funcattn.models.gino",
