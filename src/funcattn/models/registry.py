@@ -130,6 +130,7 @@ MODELS: Registry[ModelEntry] = Registry(
         "oformer": "funcattn.models.oformer",
         "ono": "funcattn.models.ono",
         "deeponet": "funcattn.models.deeponet",
+        "pod_deeponet": "funcattn.models.pod_deeponet",
         "pointnet": "funcattn.models.pointnet",
         "graphsage": "funcattn.models.graphs",
         "meshgraphnet": "funcattn.models.graphs",
