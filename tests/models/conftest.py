@@ -37,6 +37,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn.models.geo_fno import GeoFNO
     from funcattn.models.gino import GINO
     from funcattn.models.gnot import GNOT
+    from funcattn.models.graph_unet import GraphUNet
     from funcattn.models.graphs import GNO, GraphSAGE, MeshGraphNet
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
@@ -57,6 +58,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "ono": (ONO, {"width": 8, "layers": 2, "heads": 2, "bases": 3}),
         "pointnet": (PointNet, {"width": 4, "hidden": 16, "code": 6}),
         "graphsage": (GraphSAGE, {"width": 16, "layers": 2, "code": 4, "neighbours": 5}),
+        "graph_unet": (GraphUNet, {"width": 8, "levels": 1, "hidden": 16, "neighbours": 5}),
         "meshgraphnet": (MeshGraphNet, {"width": 6, "layers": 2, "neighbours": 5}),
         "gno": (GNO, {"width": 4, "layers": 2, "kernel": 6, "neighbours": 5}),
         "geo_fno": (GeoFNO, {"width": 4, "layers": 1, "modes": 2, "latent": 4, "head": 6}),

@@ -13,7 +13,7 @@ GRID = (12, 13)
 POINTS = math.prod(GRID)
 
 OPERATORS = ("cloud operator", "grid operator")
-LOCAL = ("pointnet", "graphsage", "meshgraphnet", "gno")
+LOCAL = ("pointnet", "graphsage", "graph_unet", "meshgraphnet", "gno")
 TRANSFORMING = ("gnot", "oformer", "ono")
 KINDS = (
     *("mlp", "deeponet", "lno", "gino", "geo_fno", *TRANSFORMING, *LOCAL),

@@ -4,7 +4,16 @@ from typing import Any
 import pytest
 import torch
 
-from funcattn.models.graphs import GNO, Graph, GraphSAGE, MeshGraphNet, SageLayer, nearest
+from funcattn.models.graph_unet import GraphUNet, Pooling, nearest_of
+from funcattn.models.graphs import (
+    GNO,
+    Graph,
+    GraphSAGE,
+    MeshGraphNet,
+    SageLayer,
+    graph_of,
+    nearest,
+)
 from funcattn.models.pointnet import PointNet
 
 
@@ -90,6 +99,35 @@ def test_pointnet_sees_others_through_the_largest_alone(uniform: Any) -> None:
     x, u = uniform(1, 9, 2), uniform(1, 9, 1)
     twice = [torch.cat([field, field[:, :4]], dim=1) for field in (x, u)]
     torch.testing.assert_close(network(*twice)[:, :9], network(x, u))
+
+
+def test_pooling_keeps_the_half_with_the_largest_scores_of_each_sample(uniform: Any) -> None:
+    pool = Pooling(3).double()
+    z, sample = uniform(9, 3) - 0.5, torch.tensor([0] * 5 + [1] * 4)
+    graph = graph_of(uniform(9, 2), sample, 2)
+    kept, where = pool(z, graph)
+    scores = z @ pool.direction / pool.direction.norm()
+    best = [scores[:5].argsort(descending=True)[:3], 5 + scores[5:].argsort(descending=True)[:2]]
+    assert set(where.tolist()) == set(torch.cat(best).tolist())
+    torch.testing.assert_close(kept, z[where] * scores[where].sigmoid()[:, None])
+
+
+def test_graphs_have_no_edges_between_samples(uniform: Any) -> None:
+    sample = torch.tensor([0] * 5 + [1] * 4)
+    graph = graph_of(uniform(9, 2), sample, 3)
+    assert torch.equal(sample[graph.source], sample[graph.target])
+    coarse = graph_of(graph.positions[[1, 2, 7]], sample[[1, 2, 7]], 2)
+    found = nearest_of(graph, coarse)
+    assert found[[1, 2]].tolist() == [0, 1]
+    assert set(found[5:].tolist()) == {2}
+
+
+def test_the_size_of_graph_u_net_is_that_of_the_public_one() -> None:
+    ends = perceptron(7, 64, 64, 8) - 8 + perceptron(8, 64, 64, 4)
+    down = 2 * (8 * 8 + 8 * 16 + 16 * 32 + 32 * 64 + 64 * 128) + 2 * (8 + 16 + 32 + 64 + 128)
+    up = 2 * (24 * 8 + 48 * 16 + 96 * 32 + 192 * 64) + 2 * (8 + 16 + 32 + 64)
+    pools = 8 + 16 + 32 + 64
+    assert count(GraphUNet(2, 5, 4)) == ends + down + up + pools == 65_564
 
 
 def test_there_is_a_neighbour() -> None:

@@ -69,6 +69,18 @@ def nearest(positions: Float[Tensor, "n s"], neighbours: int) -> Int[Tensor, "n 
     return torch.cat(found)
 
 
+def graph_of(positions: Float[Tensor, "v s"], sample: Int[Tensor, " v"], neighbours: int) -> Graph:
+    """The edges from the nearest points of its sample to each point; samples lie in a row."""
+    sources, targets, first = [], [], 0
+    for where in positions.split(torch.bincount(sample).tolist()):
+        near = nearest(where, neighbours)  # (n, k)
+        sources.append(near.flatten() + first)
+        here = torch.arange(len(near), device=near.device)
+        targets.append(here.repeat_interleave(near.shape[1]) + first)
+        first += len(near)
+    return Graph(torch.cat(sources), torch.cat(targets), sample, positions)
+
+
 class GraphNetwork(FieldNetwork):
     """A network on the graph of near points: `on_graph` is to be filled in.
 
@@ -92,16 +104,8 @@ class GraphNetwork(FieldNetwork):
         real = torch.ones_like(features[..., 0], dtype=torch.bool)
         if points.mask is not None:
             real = real & points.mask
-        sources, targets, first = [], [], 0
-        for where, here in zip(points.positions, real, strict=True):
-            near = nearest(where[here], self.neighbours)  # (n, k)
-            sources.append(near.flatten() + first)
-            targets.append(
-                torch.arange(len(near), device=near.device).repeat_interleave(near.shape[1]) + first
-            )
-            first += len(near)
         sample = real.nonzero()[:, 0]
-        graph = Graph(torch.cat(sources), torch.cat(targets), sample, points.positions[real])
+        graph = graph_of(points.positions[real], sample, self.neighbours)
         out = features.new_zeros(*real.shape, self.outputs)
         out[real] = self.on_graph(features[real], graph).to(out.dtype)
         return out

@@ -133,6 +133,7 @@ MODELS: Registry[ModelEntry] = Registry(
         "pod_deeponet": "funcattn.models.pod_deeponet",
         "pointnet": "funcattn.models.pointnet",
         "graphsage": "funcattn.models.graphs",
+        "graph_unet": "funcattn.models.graph_unet",
         "meshgraphnet": "funcattn.models.graphs",
         "gno": "funcattn.models.graphs",
         "mlp": "funcattn.models.mlp",

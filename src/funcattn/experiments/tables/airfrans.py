@@ -20,7 +20,7 @@ _ROWS = {
 }
 _HERE = (
     *("funcattn", "transolver", "galerkin", "gino", "mlp"),
-    *("gnot", "pointnet", "graphsage", "meshgraphnet", "gno"),
+    *("gnot", "pointnet", "graphsage", "graph_unet", "meshgraphnet", "gno"),
 )
 _SPLITS = {"reynolds": "reynolds", "incidence": "aoa"}
 _COLUMNS = {
