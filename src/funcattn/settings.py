@@ -168,7 +168,8 @@ class OptimisationSettings:
 
     optimiser: Literal["adam", "adamw", "muon", "muon_batched"] = "adamw"
     """muon: Muon for the matrices that the network declares, AdamW for the rest. muon_batched: the
-    same in full precision, all matrices of one shape at once, mode-wise weights included."""
+    same in full precision, all matrices of one shape at once; mode-wise weights, kernels of
+    convolutions and stencils included."""
     epochs: int = 500
     batch: int = 4
     accumulate: int = 1

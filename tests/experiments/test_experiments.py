@@ -95,8 +95,8 @@ def test_every_trial_has_stored_numbers_and_all_of_them_are_used() -> None:
 
 
 def test_a_method_that_is_not_here_is_not_run() -> None:
-    assert isinstance(EXPERIMENTS["pde"].trials["gnot", "darcy"], NotYet)
-    assert not any(trial.model == "gnot" for trial in EXPERIMENTS["pde"].wanted())
+    assert isinstance(EXPERIMENTS["pde"].trials["ht_net", "darcy"], NotYet)
+    assert not any(trial.model == "ht_net" for trial in EXPERIMENTS["pde"].wanted())
 
 
 @pytest.mark.parametrize("task", ON_TWO_CORES)

@@ -34,9 +34,16 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn.models.deeponet import DeepONet
     from funcattn.models.fno import FNO, TFNO, UNO
     from funcattn.models.functional_operator import FunctionalOperator
+    from funcattn.models.geo_fno import GeoFNO
     from funcattn.models.gino import GINO
+    from funcattn.models.gnot import GNOT
+    from funcattn.models.graph_unet import GraphUNet
+    from funcattn.models.graphs import GNO, GraphSAGE, MeshGraphNet
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
+    from funcattn.models.oformer import OFormer
+    from funcattn.models.ono import ONO
+    from funcattn.models.pointnet import PointNet
     from funcattn.nn import FourierBasis, LatticeDistances, Stencil
 
     modes = {"width": 4, "modes": 3}
@@ -46,6 +53,15 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "mlp": (MLP, {"width": 8, "layers": 2}),
         "deeponet": (DeepONet, {"sensors": 156, "width": 8, "layers": 2, "bases": 3}),
         "lno": (LNO, {"width": 8, "layers": 2, "latents": 5, "heads": 2, "projector": 1}),
+        "gnot": (GNOT, {"width": 8, "layers": 2, "heads": 2, "experts": 2, "perceptron": 1}),
+        "oformer": (OFormer, {"width": 8, "layers": 2, "heads": 2, "latent": 12}),
+        "ono": (ONO, {"width": 8, "layers": 2, "heads": 2, "bases": 3}),
+        "pointnet": (PointNet, {"width": 4, "hidden": 16, "code": 6}),
+        "graphsage": (GraphSAGE, {"width": 16, "layers": 2, "code": 4, "neighbours": 5}),
+        "graph_unet": (GraphUNet, {"width": 8, "levels": 1, "hidden": 16, "neighbours": 5}),
+        "meshgraphnet": (MeshGraphNet, {"width": 6, "layers": 2, "neighbours": 5}),
+        "gno": (GNO, {"width": 4, "layers": 2, "kernel": 6, "neighbours": 5}),
+        "geo_fno": (GeoFNO, {"width": 4, "layers": 1, "modes": 2, "latent": 4, "head": 6}),
         "gino": (GINO, {"width": 4, "layers": 2, "modes": 2, **graph}),
         "fno": (FNO, modes),
         "tfno": (TFNO, modes | {"rank": 0.5}),
@@ -97,7 +113,7 @@ def enlarge(model: Any) -> None:
             nn.init.normal_(model.attention.head.weight, std=3.0)
         case "FunctionalOperator":
             nn.init.normal_(model.lift.weight, std=model.lift.in_features**-0.5)
-        case "DeepONet" | "OperatorTransformer":
+        case "DeepONet" | "OFormer" | "ONO" | "OperatorTransformer":
             for parameter in model.parameters():
                 if parameter.ndim >= 2:
                     nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)

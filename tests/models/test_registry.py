@@ -15,7 +15,10 @@ from funcattn.models import MODELS, ModelEntry, build_model, matrices_for_muon
 from funcattn.models.deeponet import DeepONetSettings
 from funcattn.models.fno import FNOSettings
 from funcattn.models.lno import LNOSettings
+from funcattn.models.matrices import is_matrix, parameters_for_adamw, stacks_for_muon
 from funcattn.models.mlp import MLPSettings
+from funcattn.models.pod_deeponet import PODDeepONet
+from funcattn.models.transformers import MechanismSettings
 from funcattn.nn import (
     FourierBasis,
     FunctionalAttention,
@@ -23,9 +26,17 @@ from funcattn.nn import (
     LearnedBasis,
     OrthonormalBasis,
 )
+from funcattn.nn.attentions import ATTENTIONS
+from funcattn.nn.baselines.transolver import GalerkinCoefficients, TransolverAttention
 from funcattn.problem import Field, Problem
-from funcattn.settings import FunctionalSettings, NetworkSettings, Profile
+from funcattn.settings import (
+    FunctionalSettings,
+    NetworkSettings,
+    Profile,
+    SizedAttentionSettings,
+)
 from funcattn.training.checkpoint import model_tensors, restore_model
+from funcattn.training.muon import matrices_of
 
 TINY = FunctionalSettings(width=16, layers=2, heads=2, bases=4)
 GRID = (9, 8)
@@ -197,6 +208,8 @@ def test_it_learns_four_samples_by_heart(model: str) -> None:
     x, phase = given["positions"], torch.arange(4.0)[:, None, None]
     given["values"] = u = (3 * x.sum(-1, keepdim=True) + phase).sin()
     target = torch.cat([u * x[..., :1] + u.mean(1, keepdim=True), (3 * x[..., 1:]).sin()], -1)
+    if isinstance(network, PODDeepONet):
+        network.fit_to(target)
     optimiser = torch.optim.Adam(network.parameters(), 5e-3)
     losses: list[float] = []
     while len(losses) < 600 and (not losses or losses[-1] > 0.1 * losses[0]):
@@ -212,7 +225,7 @@ def test_what_a_network_cannot_take_is_reported() -> None:
     cloud = problem(0, 1)
     with pytest.raises(ValueError, match=r"got 'fno': it needs points on a grid"):
         build_model("fno", TINY, cloud)
-    for model in ("linformer", "deeponet"):
+    for model in ("linformer", "deeponet", "pod_deeponet"):
         with pytest.raises(ValueError, match=rf"got '{model}': it needs the same number of points"):
             build_model(model, TINY, cloud)
     with pytest.raises(ValueError, match=r"which .*funcattn.* do, got 'lno': it does not take obs"):
@@ -236,21 +249,53 @@ def test_a_name_is_taken_once() -> None:
 
 
 @every_model
-def test_what_muon_moves_is_declared_by_the_network(model: str) -> None:
+def test_no_matrix_falls_to_adamw_unless_the_network_says_so(model: str) -> None:
+    task = TASKS["timed_grid"]
+    settings = MODELS[model].settings(task.problem, replace(TINY, reach=1 / 8), profile="smoke")
+    network = build_model(model, settings, task.problem)
+    names = {id(p): name for name, p in network.named_parameters()}
+    with_muon = {names[id(p)] for p in matrices_of(network)}
+    with_adamw = {names[id(p)] for p in parameters_for_adamw(network)}
+    assert not with_muon & with_adamw
+    inner = {name for name, p in network.named_parameters() if is_matrix(p)}
+    assert inner <= with_muon | with_adamw
+    assert with_muon
+
+
+@every_model
+def test_plain_muon_is_the_default_where_it_takes_every_matrix(model: str) -> None:
     network = built(model, TASKS["grid"])
     declared = matrices_for_muon(network)
-    assert bool(declared) == MODELS[model].muon
-    own = {id(p) for p in network.parameters()}
-    assert all(id(p) in own and p.ndim == 2 for p in declared)
+    assert all(p.ndim == 2 for p in declared)
     assert len({id(p) for p in declared}) == len(declared)
-    # As before networks declared them: the matrices of the blocks.
-    if declared:
-        named = {name for name, p in network.named_parameters() if id(p) in {*map(id, declared)}}
-        assert named == {
-            name
-            for name, p in network.named_parameters()
-            if name.startswith("blocks.") and p.ndim == 2
-        }
+    if model != "functional_operator":  # whose mode-wise maps plain Muon leaves to AdamW
+        assert MODELS[model].muon == (bool(declared) and not stacks_for_muon(network))
+
+
+@pytest.mark.parametrize("model", ["funcattn", *ATTENTIONS])
+def test_muon_moves_the_matrices_of_the_blocks_as_ever(model: str) -> None:
+    network = built(model, TASKS["grid"])
+    declared = {id(p) for p in matrices_for_muon(network)}
+    assert {name for name, p in network.named_parameters() if id(p) in declared} == {
+        name for name, p in network.named_parameters() if name.startswith("blocks.") and p.ndim == 2
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "adamw"),
+    [
+        ("lno", set()),
+        ("deeponet", set()),
+        ("mlp", {"network.0.weight", "network.4.weight"}),
+    ],
+)
+def test_what_adamw_keeps_of_matrices(model: str, adamw: set[str]) -> None:
+    network = built(model, TASKS["grid"])
+    declared = matrices_for_muon(network)
+    left = {
+        name for name, p in network.named_parameters() if p.ndim == 2 and p not in set(declared)
+    }
+    assert left == adamw
 
 
 @pytest.mark.parametrize("grid", [GRID, None], ids=["grid", "points"])
@@ -276,6 +321,35 @@ def test_functional_attention_has_the_basis_that_is_asked_for(
     assert type(layer.basis) is (on_points if grid is None else on_grid)
     assert layer.projection == projection
     assert network(torch.rand(1, POINTS, 2), torch.rand(1, POINTS, 1), grid=grid).isfinite().all()
+
+
+@pytest.mark.parametrize("grid", [GRID, None], ids=["grid", "points"])
+@pytest.mark.parametrize("mechanism", ["softmax", "galerkin"])
+@pytest.mark.parametrize("basis", ["learned", "orthonormal", "fourier"])
+def test_mechanisms_stand_on_the_bases_of_functional_attention(
+    basis: Any, mechanism: Any, grid: tuple[int, ...] | None
+) -> None:
+    asked = problem(1, 1, grid=grid is not None)
+    settings = MechanismSettings(
+        width=16, layers=2, heads=2, bases=9, basis=basis, mechanism=mechanism
+    )
+    torch.manual_seed(0)
+    network = build_model("coefficient_attention", settings, asked)
+    ours = build_model("funcattn", replace(TINY, bases=9, basis=basis), asked)
+    layer, other = (n.get_submodule("blocks.0.attention") for n in (network, ours))
+    assert isinstance(layer, TransolverAttention)
+    assert isinstance(layer, GalerkinCoefficients) == (mechanism == "galerkin")
+    assert type(layer.basis) is type(other.basis)
+    assert layer.projection == other.projection
+    given = torch.rand(1, POINTS, 2), torch.rand(1, POINTS, 1)
+    out = network(*given, grid=grid)
+    assert out.isfinite().all()
+    if basis == "learned" and mechanism == "softmax":
+        torch.manual_seed(0)
+        transolver = build_model(
+            "transolver", SizedAttentionSettings(width=16, layers=2, heads=2, bases=9), asked
+        )
+        assert torch.equal(transolver(*given, grid=grid), out)
 
 
 @pytest.mark.parametrize("projection", ["transpose", "pinv"])

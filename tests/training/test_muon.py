@@ -92,6 +92,8 @@ def orthogonalised_without_scaling(x: Tensor) -> Tensor:
         ((6, 4, 3), Matrices(1, 0)),
         ((4, 6, 2, 3, 2), Matrices(0, 1, paired=True)),
         ((2, 3, 4, 6, 2), Matrices(-1, -2, paired=True)),
+        ((4, 2, 3), Matrices(0, None)),
+        ((2, 6, 4), Matrices(1, None)),
     ],
     ids=str,
 )

@@ -14,9 +14,9 @@ STEPS, EPOCHS = 4, 5
 TOTAL = STEPS * EPOCHS
 
 
-def network(share_basis: bool = False) -> torch.nn.Module:
+def network(share_basis: bool = False, reach: float | None = 1 / 8) -> torch.nn.Module:
     settings = FunctionalSettings(
-        width=8, layers=3, heads=2, bases=3, reach=1 / 8, share_basis=share_basis
+        width=8, layers=3, heads=2, bases=3, reach=reach, share_basis=share_basis
     )
     return build_model("funcattn", settings, Problem(2, (Field("a"),), (Field("u"),)))
 
@@ -142,7 +142,7 @@ def test_adam_and_adamw_get_rate_and_decay(name, decoupled: bool) -> None:
 
 
 def test_batched_muon_has_the_same_shares_of_the_parameters_as_muon() -> None:
-    model = network()
+    model = network(reach=None)
     one, other = (
         build_optimisers(model, OptimisationSettings(optimiser=name))
         for name in ("muon", "muon_batched")
@@ -150,3 +150,22 @@ def test_batched_muon_has_the_same_shares_of_the_parameters_as_muon() -> None:
     for ours, theirs in zip(one, other, strict=True):
         taken = [{id(p) for p in o.param_groups[0]["params"]} for o in (ours, theirs)]
         assert taken[0] == taken[1]
+
+
+def test_batched_muon_also_moves_the_stencils() -> None:
+    model = network()
+    taken = [
+        {
+            id(p)
+            for p in build_optimisers(model, OptimisationSettings(optimiser=name))[0].param_groups[
+                0
+            ]["params"]
+        }
+        for name in ("muon", "muon_batched")
+    ]
+    names = {name for name, p in model.named_parameters() if id(p) in taken[1] - taken[0]}
+    assert names == {
+        f"blocks.{i}.attention.{part}.weight"
+        for i in range(3)
+        for part in ("basis.features", "features")
+    }

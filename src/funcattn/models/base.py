@@ -4,12 +4,14 @@ Axes: b batch, n point, s space dimension, i input channel, o output channel, k 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from funcattn.models.matrices import matrices, parameters_for_adamw
 from funcattn.nn.points import Points
 from funcattn.ops import without_padding
 from funcattn.ops.checks import check_batch, check_point_weights
@@ -30,6 +32,8 @@ class FieldNetwork(nn.Module, ABC):
     """Whether samples of different sizes can share a batch."""
     spreads: bool = False
     """Whether its points can be spread over ranks, of which some have none."""
+    for_adamw: Sequence[str] = ("encoding", "lift", "time", "head")
+    """Parts that AdamW moves whatever the recipe, by name, where there are such."""
 
     def __init__(self, space: int, inputs: int, outputs: int, *, time: bool) -> None:
         super().__init__()
@@ -62,6 +66,11 @@ class FieldNetwork(nn.Module, ABC):
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n o"]:
         """The output fields; what it gives at masked points does not matter."""
+
+    def matrices_for_muon(self) -> list[nn.Parameter]:
+        """All that AdamW is not to move."""
+        kept = set(parameters_for_adamw(self))
+        return [matrix for matrix in matrices([self]) if matrix not in kept]
 
     def coordinates_of(self, time: Tensor | None, points: Points) -> Float[Tensor, "b n k"]:
         """The position of each point, with the time of its sample."""

@@ -45,6 +45,7 @@ class DeepONet(FieldNetwork):
     """
 
     takes_mask = False
+    for_adamw = ()
 
     def __init__(
         self,
@@ -121,6 +122,7 @@ MODELS.register(
         when="All samples have the same points in the same order, and fast training matters.",
         fields=Form(DeepONetSettings, _build),
         needs_size=True,
+        muon=True,
         published={"width": 128, "layers": 3, "bases": 128},
         small={"width": 128, "layers": 3, "bases": 128},
         tiny={"width": 16, "layers": 2, "bases": 8},

@@ -20,7 +20,6 @@ import io
 import math
 import string
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +30,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.base import FieldNetwork
+from funcattn.models.grids import OnGrid, at_points, cut, extended
+from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.nn.points import Points, check_grid, per_dimension
+from funcattn.nn.points import per_dimension
 from funcattn.ops.linalg import at_least_float32
 from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
@@ -109,6 +109,16 @@ class FourierMultiplier(nn.Module):
         )
         self.bias = nn.Parameter(bias_std * torch.randn(out_channels, *(1,) * len(self.modes)))
 
+    @property
+    def stacks(self) -> dict[str, Axes]:
+        """A matrix for each mode, for Muon; factors of one are no matrices of their own."""
+        return {"parts.0": (1, 0, True)} if len(self.parts) == 1 else {}
+
+    @property
+    def for_adamw(self) -> tuple[str, ...]:
+        """Factors: a step of one is one of the product by all the others, of whatever size."""
+        return ("parts",) if len(self.parts) > 1 else ()
+
     def weight(self) -> Tensor:
         """W, complex (i o *modes); on axes but the last the negative modes are at the end."""
         core, *factors = (torch.view_as_complex(part) for part in self.parts)
@@ -163,10 +173,8 @@ class FourierMultiplier(nn.Module):
         return tuple(round(n * r) for n, r in zip(x.shape[2:], scaling, strict=True))
 
 
-class GridNetwork(FieldNetwork):
-    """A network on a grid, from the features at its points: `on_grid` is to be filled in."""
-
-    takes_mask = False
+class GridNetwork(OnGrid):
+    """A network on a grid that has modes, and padding where the grid is not periodic."""
 
     def __init__(
         self,
@@ -180,8 +188,6 @@ class GridNetwork(FieldNetwork):
     ) -> None:
         super().__init__(space, inputs, outputs, time=time)
         self.modes = (modes,) * space if isinstance(modes, int) else tuple(modes)
-        if space not in _INTERPOLATIONS:
-            raise ValueError(f"space: expected a grid of 1, 2 or 3 axes, got {space}")
         if len(self.modes) != space or min(self.modes) < 1:
             raise ValueError(
                 f"modes: expected a positive number, or one for each of {space} axes, got {modes}"
@@ -190,18 +196,10 @@ class GridNetwork(FieldNetwork):
         if not all(0 <= p <= 1 for p in self.padding):
             raise ValueError(f"padding: expected fractions of the axes in [0, 1], got {padding}")
 
-    def fields(
-        self, values: Tensor | None, time: Tensor | None, points: Points
-    ) -> Float[Tensor, "b n o"]:
-        """Position, time and values as channels on the grid, and back to the points."""
-        features = self.features_of(values, time, points)
-        grid = check_grid(points.grid, features.shape[1], dims=self.space)
-        x = features.mT.unflatten(-1, grid)  # (b, n, k) -> (b, k, *grid)
-        return self.on_grid(x.contiguous()).flatten(2).mT  # (b, o, *grid) -> (b, n, o)
-
-    @abstractmethod
-    def on_grid(self, x: Float[Tensor, "b k *grid"]) -> Float[Tensor, "b o *grid"]:
-        """From the features on the grid to the outputs."""
+    def padded(self, grid: Sequence[int]) -> list[int]:
+        """The axis lengths with padding."""
+        pairs = zip(self.padding, grid, strict=True)
+        return [length + round(fraction * length) for fraction, length in pairs]
 
 
 class FNO(GridNetwork):
@@ -227,6 +225,8 @@ class FNO(GridNetwork):
     >>> network(torch.rand(3, 99, 2), torch.randn(3, 99, 1), grid=(9, 11)).shape
     torch.Size([3, 99, 1])
     """
+
+    for_adamw = ("lift", "expand", "contract")
 
     def __init__(
         self,
@@ -256,18 +256,12 @@ class FNO(GridNetwork):
     def on_grid(self, x: Float[Tensor, "b k *grid"]) -> Float[Tensor, "b o *grid"]:
         """Lift, pad, layers, cut, head."""
         grid = x.shape[2:]
-        x = _at_points(self.lift, x)
-        for axis, (fraction, length) in enumerate(zip(self.padding, grid, strict=True), start=2):
-            gap = list(x.shape)
-            gap[axis] = round(fraction * length)
-            x = torch.cat([x, x.new_zeros(gap)], dim=axis)
+        x = extended(at_points(self.lift, x), self.padded(grid))
         last = len(self.linears) - 1
         for i, (multiplier, linear) in enumerate(zip(self.multipliers, self.linears, strict=True)):
-            x = multiplier(x) + _at_points(linear, x)
+            x = multiplier(x) + at_points(linear, x)
             x = x if i == last else F.gelu(x)
-        for axis, length in enumerate(grid, start=2):
-            x = x.narrow(axis, 0, length)
-        return _at_points(self.contract, F.gelu(_at_points(self.expand, x)))
+        return at_points(self.contract, F.gelu(at_points(self.expand, cut(x, grid))))
 
 
 class TFNO(GridNetwork):
@@ -291,6 +285,8 @@ class TFNO(GridNetwork):
     >>> network(torch.rand(3, 99, 2), torch.randn(3, 99, 1), grid=(9, 11)).shape
     torch.Size([3, 99, 1])
     """
+
+    for_adamw = ("network.lifting", "network.projection")
 
     def __init__(
         self,
@@ -360,6 +356,8 @@ class UNO(GridNetwork):
     torch.Size([3, 99, 1])
     """
 
+    for_adamw = ("network.lifting", "network.projection")
+
     def __init__(
         self,
         space: int,
@@ -410,11 +408,6 @@ class UNO(GridNetwork):
     def on_grid(self, x: Float[Tensor, "b k *grid"]) -> Float[Tensor, "b o *grid"]:
         """The network of `neuralop`."""
         return self.network(x)
-
-
-def _at_points(linear: nn.Module, x: Tensor) -> Tensor:
-    """A convolution over flattened points, on a grid of any number of axes."""
-    return linear(x.flatten(2)).unflatten(2, x.shape[2:])
 
 
 def _tucker_ranks(shape: Sequence[int], fraction: float) -> tuple[int, ...]:

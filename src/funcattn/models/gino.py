@@ -62,6 +62,12 @@ class GINO(FieldNetwork):
     torch.Size([3, 500, 1])
     """
 
+    for_adamw = (
+        "lift",
+        *(f"network.{side}.integral_transform.channel_mlp.fcs.0" for side in ("gno_in", "gno_out")),
+        "network.projection",
+    )
+
     def __init__(
         self,
         space: int,

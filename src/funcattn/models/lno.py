@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.matrices import matrices
 from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.bases import split_heads
 from funcattn.nn.points import Points
@@ -97,6 +96,8 @@ class LNO(FieldNetwork):
     torch.Size([3, 500, 1])
     """
 
+    for_adamw = ()
+
     def __init__(
         self,
         space: int,
@@ -120,10 +121,6 @@ class LNO(FieldNetwork):
         self.attention = ResidualPerceptron(width, width, latents, layers=projector)
         self.blocks = nn.ModuleList(LatentBlock(width, heads) for _ in range(layers))
         self.head = ResidualPerceptron(width, width, outputs, layers=projector)
-
-    def matrices_for_muon(self) -> list[nn.Parameter]:
-        """Those of the blocks."""
-        return matrices(self.blocks)
 
     def fields(
         self, values: Tensor | None, time: Tensor | None, points: Points

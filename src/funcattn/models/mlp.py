@@ -44,6 +44,7 @@ class MLP(FieldNetwork):
     ) -> None:
         super().__init__(space, inputs, outputs, time=time)
         self.network = perceptron(self.features, width, outputs, layers=layers)
+        self.for_adamw = ("network.0", f"network.{2 * layers}")
 
     def fields(
         self, values: Tensor | None, time: Tensor | None, points: Points
@@ -90,6 +91,7 @@ MODELS.register(
         "A plain network at each point by itself",
         when="A yardstick: what can be known of a point without looking at others.",
         fields=Form(MLPSettings, _build),
+        muon=True,
         published={"width": 128, "layers": 4},
         small={"width": 64, "layers": 4},
         tiny={"width": 16, "layers": 2},

@@ -56,7 +56,7 @@ class NormalisedNetwork(nn.Module):
 
         Where no unit matters, NaN in a target stands for a value that is not known.
         """
-        positions, values = list(positions), list(values)
+        positions, values, targets = list(positions), list(values), list(targets)
         self.position_range.copy_(_range(positions))
         if values:
             self.value_range.copy_(_range(values))
@@ -70,6 +70,11 @@ class NormalisedNetwork(nn.Module):
             self.input_normaliser.fit(values)
         if self.output_normaliser is not None:
             self.output_normaliser.fit(targets, missing=self.unit_free)
+        for module in self.network.modules():
+            fit_to = getattr(module, "fit_to", None)
+            if fit_to is not None:  # a network that takes something from the solutions too
+                out = self.output_normaliser
+                fit_to(targets if out is None else [out(target) for target in targets])
 
     def forward(
         self,

@@ -1,6 +1,8 @@
 """The transformer of blocks with each of the attentions, as networks with settings."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +21,15 @@ from funcattn.nn import (
     Pointwise,
 )
 from funcattn.nn.attentions import ATTENTIONS, AttentionEntry, stencils
+from funcattn.nn.baselines.transolver import GalerkinCoefficients, TransolverAttention
 from funcattn.ops import ProjectionName
 from funcattn.problem import Problem
-from funcattn.settings import AttentionSettings, FunctionalSettings, TransformerSettings
+from funcattn.settings import (
+    AttentionSettings,
+    FunctionalSettings,
+    SizedAttentionSettings,
+    TransformerSettings,
+)
 
 
 def transformer(
@@ -76,14 +84,14 @@ def _functional(settings: FunctionalSettings, problem: Problem) -> OperatorTrans
     return transformer(settings, problem, attention, share_basis=settings.share_basis)
 
 
-def _orthonormal(settings: FunctionalSettings, problem: Problem) -> nn.Module:
+def _orthonormal(settings: SizedAttentionSettings, problem: Problem) -> nn.Module:
     features = stencils(settings, problem) or Pointwise
     return OrthonormalBasis(
         LearnedBasis(settings.width, settings.heads, settings.bases, features=features)
     )
 
 
-def _fourier(settings: FunctionalSettings, problem: Problem) -> nn.Module:
+def _fourier(settings: SizedAttentionSettings, problem: Problem) -> nn.Module:
     # 2 m + 1 waves per axis, whose product comes near the number of bases.
     modes = max(round((settings.bases ** (1 / problem.space) - 1) / 2), 1)
     if problem.grid:
@@ -91,7 +99,7 @@ def _fourier(settings: FunctionalSettings, problem: Problem) -> nn.Module:
     return FourierBasis((modes,) * problem.space, lower=problem.lower, upper=problem.upper)
 
 
-_BASES: dict[str, Callable[[FunctionalSettings, Problem], nn.Module | None]] = {
+_BASES: dict[str, Callable[[SizedAttentionSettings, Problem], nn.Module | None]] = {
     "learned": lambda settings, problem: None,  # noqa: ARG005  # the layer's own
     "orthonormal": _orthonormal,
     "fourier": _fourier,
@@ -130,6 +138,48 @@ MODELS.register(
         "Transformer without attention: each point by itself",
         when="A yardstick: what a network gains by looking at other points.",
         fields=Form(TransformerSettings, _without_attention),
+        muon=True,
+    ),
+)
+
+# Other mechanisms between the coefficients of the same bases
+
+
+@dataclass(frozen=True)
+class MechanismSettings(SizedAttentionSettings):
+    """A transformer with attention between the coefficients of a basis."""
+
+    basis: Literal["learned", "orthonormal", "fourier"] = "learned"
+    """As of functional attention."""
+    mechanism: Literal["softmax", "galerkin"] = "galerkin"
+    """What moves coefficients in the place of the ridge solution."""
+
+
+_MECHANISMS = {"softmax": TransolverAttention, "galerkin": GalerkinCoefficients}
+
+
+def _between_coefficients(settings: MechanismSettings, problem: Problem) -> OperatorTransformer:
+    def attention(width: int) -> TransolverAttention:
+        return _MECHANISMS[settings.mechanism](
+            width,
+            settings.heads,
+            settings.bases,
+            basis=_BASES[settings.basis](settings, problem),
+            features=stencils(settings, problem) or Pointwise,
+            projection="average" if settings.basis == "learned" else "inner_product",
+            dropout=settings.dropout,
+        )
+
+    return transformer(settings, problem, attention)
+
+
+MODELS.register(
+    "coefficient_attention",
+    ModelEntry(
+        "Transformer with softmax or Galerkin attention between the coefficients of a basis",
+        "Xiao et al., Functional Attention, ICML 2026",
+        when="A yardstick: what the ridge solution of functional attention adds to its basis.",
+        fields=Form(MechanismSettings, _between_coefficients),
         muon=True,
     ),
 )

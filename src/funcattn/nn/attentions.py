@@ -53,6 +53,8 @@ ATTENTIONS: Registry[AttentionEntry] = Registry(
             "perceiver": "perceiver",
             "flare": "flare",
             "linear_no": "linear_no",
+            "transolver_plus": "transolver_plus",
+            "lrsa": "lrsa",
         }.items()
     },
 )

@@ -5,6 +5,7 @@ All are called as `feature_map(x, points)` with x (b n c), and built as `feature
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -54,6 +55,9 @@ class Stencil(nn.Module):
     periodic: the box is a torus, with grid points at 0, 1/N, ..., 1 - 1/N of each axis; neighbours
     beyond an end are those at the other.
     """
+
+    stacks: ClassVar = {"weight": (0, None, False)}
+    """For Muon all taps are one matrix, as in any convolution: the other axes are its inputs."""
 
     def __init__(
         self,

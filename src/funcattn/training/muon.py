@@ -1,7 +1,7 @@
 """Muon for many matrices at once: those of equal shape go through one batched iteration.
 
 Which parameters hold matrices, and on which axes, is for the modules to say: a linear map has one
-(outputs, inputs), a mode-wise map a stack of them, real or complex. `matrices_of` collects them.
+(outputs, inputs), a mode-wise map a stack of them, real or complex (`funcattn.models.matrices`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,8 +11,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from funcattn.models import matrices_for_muon
-from funcattn.models.fno import FNO, FourierMultiplier
+from funcattn.models.matrices import matrices_for_muon, stacks_for_muon
 
 _COEFFICIENTS = (3.4445, -4.775, 2.0315)
 """Of the quintic iteration, as in the published optimiser."""
@@ -22,30 +21,37 @@ _COEFFICIENTS = (3.4445, -4.775, 2.0315)
 class Matrices:
     """How a parameter is read as a stack of matrices (..., outputs, inputs).
 
-    outputs, inputs: the axes of a matrix; all others count matrices. paired: the last axis holds
-    real and imaginary part, and the matrices are complex.
+    outputs, inputs: the axes of a matrix; all others count matrices. With inputs None there is one
+    matrix, whose inputs are all the other axes, as in the kernel of a convolution. paired: the last
+    axis holds real and imaginary part, and the matrices are complex.
     """
 
     outputs: int = 0
-    inputs: int = 1
+    inputs: int | None = 1
     paired: bool = False
 
     def read(self, parameter: Tensor) -> Tensor:
         """The stack, (k outputs inputs), complex where it is paired."""
         values = torch.view_as_complex(parameter.contiguous()) if self.paired else parameter
+        if self.inputs is None:
+            return values.movedim(self.outputs, 0).flatten(1).unsqueeze(0)
         stacked = values.movedim((self.outputs, self.inputs), (-2, -1))
         return stacked.reshape(-1, *stacked.shape[-2:])
 
     def write(self, stack: Tensor, like: Tensor) -> Tensor:
         """A stack with the axes of the parameter that it belongs to."""
         shape = list(like.shape[:-1] if self.paired else like.shape)
-        sizes = [shape[self.outputs], shape[self.inputs]]
-        counts = [
-            size
-            for axis, size in enumerate(shape)
-            if axis not in (self.outputs % len(shape), self.inputs % len(shape))
-        ]
-        values = stack.reshape(*counts, *sizes).movedim((-2, -1), (self.outputs, self.inputs))
+        if self.inputs is None:
+            outputs = shape.pop(self.outputs)
+            values = stack.reshape(outputs, *shape).movedim(0, self.outputs)
+        else:
+            sizes = [shape[self.outputs], shape[self.inputs]]
+            counts = [
+                size
+                for axis, size in enumerate(shape)
+                if axis not in (self.outputs % len(shape), self.inputs % len(shape))
+            ]
+            values = stack.reshape(*counts, *sizes).movedim((-2, -1), (self.outputs, self.inputs))
         return torch.view_as_real(values.resolve_conj()) if self.paired else values
 
 
@@ -142,23 +148,7 @@ def orthogonalised(stack: Tensor, steps: int = 5) -> Tensor:
 
 
 def matrices_of(model: nn.Module) -> dict[nn.Parameter, Matrices]:
-    """The matrices inside a network, between its lift and its head, and how each is read.
-
-    Those that the network declares for Muon, and stacks of matrices in its layers. A module tells
-    of such by an attribute `stacks`, by the names of its own parameters: {"weight": (outputs axis,
-    inputs axis, paired)}.
-    """
+    """The matrices and stacks of matrices that a network declares, and how each is read."""
     read = dict.fromkeys(matrices_for_muon(model), Matrices())
-    for module in model.modules():
-        for name, axes in _stacks(module).items():
-            read[module.get_parameter(name)] = Matrices(*axes)
+    read |= {parameter: Matrices(*axes) for parameter, axes in stacks_for_muon(model).items()}
     return {parameter: how for parameter, how in read.items() if parameter.requires_grad}
-
-
-def _stacks(module: nn.Module) -> Mapping[str, tuple[int, int, bool]]:
-    if isinstance(module, FNO):  # whose linear maps are convolutions of one point
-        return {f"linears.{i}.weight": (0, 1, False) for i in range(len(module.linears))}
-    if isinstance(module, FourierMultiplier) and len(module.parts) == 1:
-        return {"parts.0": (1, 0, True)}  # (i o *modes 2), not factorised
-    stacks: Mapping[str, tuple[int, int, bool]] = getattr(module, "stacks", {})
-    return stacks

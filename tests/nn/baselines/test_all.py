@@ -22,11 +22,13 @@ from funcattn.nn.baselines import (
     LinearAttention,
     LinearNOAttention,
     LinformerAttention,
+    LowRankSpatialAttention,
     NystromAttention,
     PerceiverAttention,
     PerformerAttention,
     SoftmaxAttention,
     TransolverAttention,
+    TransolverPlusAttention,
 )
 
 WIDTH, HEADS = 8, 2
@@ -61,6 +63,7 @@ BASELINES = {
     "LinearNO": Baseline(LinearNOAttention, {"bases": 5}),
     # Its projections have a column for each point.
     "Linformer": Baseline(LinformerAttention, {"projected": 3}, ordered=True, fixed=True),
+    "LRSA": Baseline(LowRankSpatialAttention, {"latents": 5}),
     # Its landmarks are means over runs of points, of queries as of keys.
     "Nystromformer": Baseline(
         NystromAttention, {"landmarks": LANDMARKS}, ordered=True, queries_meet=True
@@ -70,6 +73,9 @@ BASELINES = {
     "softmax": Baseline(SoftmaxAttention, linear=False),
     # Its queries are averages over the points.
     "Transolver": Baseline(TransolverAttention, {"bases": 5}, queries_meet=True),
+    "Transolver++": Baseline(
+        TransolverPlusAttention, {"bases": 5, "noise": False}, queries_meet=True
+    ),
 }
 VARIANTS = {
     "Fourier with positions": Baseline(FourierAttention, {"positions_dims": 2}),

@@ -8,7 +8,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models import OperatorTransformer
 from funcattn.nn import LearnedBasis, Points
-from funcattn.nn.baselines.transolver import TransolverAttention
+from funcattn.nn.baselines.transolver import GalerkinCoefficients, TransolverAttention
 
 WIDTH, HEADS = 8, 2
 
@@ -111,3 +111,18 @@ def test_masked_points_receive_the_bias_of_the_last_map_only(
     mask = torch.arange(20) < torch.tensor([[20], [13]])
     out = layer(x, mask=mask)[~mask]
     assert_equal_to_rounding(out, layer.to_output.bias.expand_as(out))
+
+
+def test_galerkin_between_coefficients_is_its_equation(made: Any, random: Any) -> None:
+    layer, x = made(GalerkinCoefficients, bases=5), random(1, 30, WIDTH)
+    phi = layer.basis(x, Points())[0]
+    field = F.linear(x[0], layer.features.map.weight, layer.features.map.bias)
+    parts = []
+    for h in range(HEADS):
+        mass = phi[h].sum(0)
+        f = phi[h].T @ field.chunk(HEADS, dim=-1)[h] / (mass + 1e-8 * mass.mean())[:, None]
+        q, k, v = f @ layer.to_query.weight.T, layer.to_key(f), layer.to_value(f)
+        k, v = F.layer_norm(k, k.shape[-1:]), F.layer_norm(v, v.shape[-1:])
+        parts.append(phi[h] @ q @ (k.T @ v) / 5)
+    expected = F.linear(torch.cat(parts, dim=-1), layer.to_output.weight, layer.to_output.bias)
+    torch.testing.assert_close(layer(x)[0], expected, rtol=0, atol=1e-10)

@@ -30,8 +30,11 @@ import numpy as np
 
 from funcattn.data import Store
 from funcattn.experiments.engine.trial import Trial
+from funcattn.models import MODELS, matrices_for_muon
 from funcattn.settings import changed
+from funcattn.tasks import TASKS
 from funcattn.training.run import train
+from funcattn.training.setup import build_network
 
 TOLERANCE = 5e-5
 """The largest relative difference of numbers that count as the same. Without vector instructions,
@@ -125,6 +128,8 @@ def computed(trial: Trial, store: Store) -> dict[str, Any]:
         if name == "train_loss" or name.startswith("condition_")
     }
     numbers |= {f"test_{name}": [value] for name, value in record["test"].items()}
+    if moved := _moved_by_muon(trial):
+        numbers["moved_by_muon"] = [moved]
     return {name: [_rounded(value) for value in values] for name, values in numbers.items()}
 
 
@@ -153,6 +158,14 @@ def _apart(a: float, b: float) -> float:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
+
+
+def _moved_by_muon(trial: Trial) -> float:
+    """How many parameters Muon moves: a part of the recipe that short runs by AdamW do not see."""
+    if not MODELS[trial.model].muon:
+        return 0.0
+    network = build_network(TASKS[trial.task](trial.settings("smoke")))
+    return float(sum(matrix.numel() for matrix in matrices_for_muon(network)))
 
 
 def _only_words(changes: Mapping[str, Any]) -> dict[str, dict[str, str]]:

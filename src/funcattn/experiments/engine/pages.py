@@ -24,7 +24,8 @@ commit, machine, times and curves. `funcattn reproduce --list` shows what has be
 **Tiers.** Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller
 networks, fewer and smaller samples, fewer epochs, the same for all methods. It trains with Muon
 where the paper uses AdamW, because AdamW left the three networks that were tried half trained;
-`results/tier_cpu.json` records that choice. Networks without blocks, such as FNO, keep AdamW. The
+`results/tier_cpu.json` records that choice. Networks with weights
+that are no plain matrices, such as FNO, keep AdamW. The
 errors of tier `cpu` cannot be compared with those of the paper. What can be compared is who is
 ahead.
 

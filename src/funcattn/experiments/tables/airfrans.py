@@ -18,7 +18,10 @@ _ROWS = {
     "transolver": "Transolver",
     "funcattn": "Functional attention",
 }
-_HERE = ("funcattn", "transolver", "galerkin", "gino", "mlp")
+_HERE = (
+    *("funcattn", "transolver", "galerkin", "gino", "mlp"),
+    *("gnot", "pointnet", "graphsage", "graph_unet", "meshgraphnet", "gno"),
+)
 _SPLITS = {"reynolds": "reynolds", "incidence": "aoa"}
 _COLUMNS = {
     f"{split}_{metric}": Column(

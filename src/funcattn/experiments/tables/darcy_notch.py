@@ -15,7 +15,7 @@ _ROWS = {
     "transolver": "Transolver (not in the paper)",
     "fno": "FNO (not in the paper)",
 }
-_HERE = ("funcattn", "deeponet", "transolver", "fno")
+_HERE = ("funcattn", "deeponet", "transolver", "fno", "mwt", "wno", "pod_deeponet")
 
 DARCY_NOTCH = Experiment(
     name="darcy_notch",

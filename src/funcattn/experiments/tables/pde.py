@@ -32,9 +32,18 @@ ROWS = {
     "funcattn": "Functional attention",
     "flare": "FLARE (not in the paper)",
     "linear_no": "LinearNO (not in the paper)",
+    "lrsa": "LRSA (not in the paper)",
+    "transolver_plus": "Transolver++ (not in the paper)",
+    "unet": "U-Net (not in the paper)",
 }
-HERE = ("funcattn", "transolver", "galerkin", "lno", "flare", "linear_no", "fno", "uno")
+HERE = (
+    *("funcattn", "transolver", "galerkin", "lno", "flare", "linear_no", "fno", "uno"),
+    *("lrsa", "gnot", "ono", "oformer", "lsm", "geo_fno", "f_fno", "factformer", "u_fno", "wmt"),
+    *("transolver_plus", "unet"),
+)
 """Rows whose network the package has, the most informative first."""
+_NETWORKS = {"wmt": "mwt"}
+"""Networks whose name is not that of their row; the paper prints WMT."""
 
 PDE = Experiment(
     name="pde",
@@ -43,7 +52,7 @@ PDE = Experiment(
     unit="relative L2 error, times 100",
     rows=ROWS,
     columns={task: Column(title) for task, title in TITLES.items()},
-    trials={(model, task): Trial(task, model) for task in TITLES for model in HERE}
+    trials={(row, task): Trial(task, _NETWORKS.get(row, row)) for task in TITLES for row in HERE}
     | {(row, task): NotYet() for task in TITLES for row in ROWS if row not in HERE},
     paper=PAPER["pde"],
     claims=(

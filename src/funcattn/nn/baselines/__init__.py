@@ -8,11 +8,13 @@ from funcattn.nn.baselines.intention import Intention
 from funcattn.nn.baselines.linear import LinearAttention
 from funcattn.nn.baselines.linear_no import LinearNOAttention
 from funcattn.nn.baselines.linformer import LinformerAttention
+from funcattn.nn.baselines.lrsa import LowRankSpatialAttention
 from funcattn.nn.baselines.nystromformer import NystromAttention
 from funcattn.nn.baselines.perceiver import PerceiverAttention
 from funcattn.nn.baselines.performer import PerformerAttention
 from funcattn.nn.baselines.softmax import SoftmaxAttention
 from funcattn.nn.baselines.transolver import TransolverAttention
+from funcattn.nn.baselines.transolver_plus import TransolverPlusAttention
 
 __all__ = [
     "Attention",
@@ -24,9 +26,11 @@ __all__ = [
     "LinearAttention",
     "LinearNOAttention",
     "LinformerAttention",
+    "LowRankSpatialAttention",
     "NystromAttention",
     "PerceiverAttention",
     "PerformerAttention",
     "SoftmaxAttention",
     "TransolverAttention",
+    "TransolverPlusAttention",
 ]

@@ -65,6 +65,8 @@ class FlareAttention(Baseline):
     torch.Size([2, 1000, 64])
     """
 
+    for_adamw: ClassVar = ("latents",)
+
     def __init__(
         self,
         width: int,

@@ -10,10 +10,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn.attentions import ATTENTIONS, AttentionEntry, layer_of
 from funcattn.nn.baselines.base import Baseline
+from funcattn.nn.baselines.galerkin import integral_attention
 from funcattn.nn.bases import LearnedBasis, split_heads
 from funcattn.nn.feature_maps import FeatureMap, Pointwise, linear
 from funcattn.nn.points import Points
-from funcattn.ops import Projection, ProjectionName, lift, projector
+from funcattn.ops import BasisFunctions, Projection, ProjectionName, lift, projector
 from funcattn.settings import SizedAttentionSettings
 
 
@@ -74,10 +75,20 @@ class TransolverAttention(Baseline):
         query, key, value = self.to_query(of_query), self.to_key(of_key), self.to_value(of_key)
         if self.shows:
             self.show(lambda: (basis, key_basis), query=query, key=key, value=value)
-        moved = F.scaled_dot_product_attention(query, key, value)
-        return lift(basis, moved, mask=here.mask)
+        return lift(basis, self.between(query, key, value), mask=here.mask)
 
-    def _coefficients(self, x: Tensor, points: Points, basis: Tensor) -> Float[Tensor, "b h g d"]:
+    def between(
+        self,
+        query: Float[Tensor, "b h g d"],
+        key: Float[Tensor, "b h g d"],
+        value: Float[Tensor, "b h g d"],
+    ) -> Float[Tensor, "b h g d"]:
+        """The attention between coefficients."""
+        return F.scaled_dot_product_attention(query, key, value)
+
+    def _coefficients(
+        self, x: Tensor, points: Points, basis: Tensor | BasisFunctions
+    ) -> Float[Tensor, "b h g d"]:
         field = split_heads(self.features(x, points), self.heads)
         project = projector(basis, self.projection, weights=points.weights, mask=points.mask)
         return project(field).to(field.dtype)
@@ -85,6 +96,29 @@ class TransolverAttention(Baseline):
     def share_basis_with(self, other: "TransolverAttention") -> None:
         """Use the basis of another layer, and its value features, from now on."""
         self.basis, self.features = other.basis, other.features
+
+
+class GalerkinCoefficients(TransolverAttention):
+    """Galerkin attention in the place of the softmax: a cell of the paper's table of mechanisms.
+
+        out = Phi q~ (norm k~)^T (norm v~) / g
+
+    with norms over the channels of a head, without a gain or a shift.
+
+    >>> import torch
+    >>> GalerkinCoefficients(width=64, heads=4, bases=16)(torch.randn(2, 1000, 64)).shape
+    torch.Size([2, 1000, 64])
+    """
+
+    def between(
+        self,
+        query: Float[Tensor, "b h g d"],
+        key: Float[Tensor, "b h g d"],
+        value: Float[Tensor, "b h g d"],
+    ) -> Float[Tensor, "b h g d"]:
+        """Linear in queries, and in the number of functions."""
+        key, value = (F.layer_norm(part, part.shape[-1:]) for part in (key, value))
+        return integral_attention(query, key, value)
 
 
 ATTENTIONS.register(
