@@ -18,7 +18,7 @@ from funcattn import FunctionalAttention, OperatorTransformer, functional_attent
 from funcattn.cli.export import Export
 from funcattn.data import Store, grid_positions, trapezoid_weights
 from funcattn.export import to_onnx
-from funcattn.models.operator_transformer import Mlp
+from funcattn.models.blocks import Mlp
 from funcattn.nn import GridFourierBasis, LatticeDistances, LearnedBasis, OrthonormalBasis
 from funcattn.serve import load
 from funcattn.settings import changed

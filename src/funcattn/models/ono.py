@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.operator_transformer import Mlp
+from funcattn.models.blocks import Mlp
 from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn import OrthonormalBasis
 from funcattn.nn.baselines.base import measure

@@ -79,7 +79,7 @@ def describe_run(run: Run, store: Store, *, task: Task | None = None) -> RunRepo
 
 def drawn_case(
     task: Task, network: nn.Module, sample: Sample, label: str, error: float
-) -> tuple[Case, dict[str, Floats]]:
+) -> tuple[Case, dict[str, Singles]]:
     """A test sample beside its prediction, and the basis functions of each layer on it."""
     prediction, bases = _look(task, network, sample)
     return _case(task, label, error, sample, prediction), bases
