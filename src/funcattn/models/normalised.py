@@ -1,6 +1,7 @@
 """A network with all that prediction needs: its normalisers, and the range it was trained on."""
 
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,14 @@ from funcattn.models.encoded import Encoded
 from funcattn.models.stacked import StackedNetwork
 from funcattn.nn.normaliser import BENCHMARK_OFFSET, Normaliser
 from funcattn.ops import without_padding
+
+
+@runtime_checkable
+class FitsToSolutions(Protocol):
+    """A network that takes something from the training data before it is trained."""
+
+    def fit_to(self, targets: Iterable[Tensor], /) -> None:
+        """targets: of each sample, as the network is to give them."""
 
 
 class NormalisedNetwork(nn.Module):
@@ -56,7 +65,11 @@ class NormalisedNetwork(nn.Module):
 
         Where no unit matters, NaN in a target stands for a value that is not known.
         """
-        positions, values, targets = list(positions), list(values), list(targets)
+        positions, values = list(positions), list(values)
+        # Networks that take something from the solutions too; labels are not looked at.
+        takers = [m.fit_to for m in self.network.modules() if isinstance(m, FitsToSolutions)]
+        if takers:
+            targets = list(targets)
         self.position_range.copy_(_range(positions))
         if values:
             self.value_range.copy_(_range(values))
@@ -70,11 +83,9 @@ class NormalisedNetwork(nn.Module):
             self.input_normaliser.fit(values)
         if self.output_normaliser is not None:
             self.output_normaliser.fit(targets, missing=self.unit_free)
-        for module in self.network.modules():
-            fit_to = getattr(module, "fit_to", None)
-            if fit_to is not None:  # a network that takes something from the solutions too
-                out = self.output_normaliser
-                fit_to(targets if out is None else [out(target) for target in targets])
+        for fit_to in takers:
+            out = self.output_normaliser
+            fit_to(targets if out is None else [out(target) for target in targets])
 
     def forward(
         self,
