@@ -40,12 +40,12 @@ class List(commands.List):
         sets = Table("data made", "samples", "size", "how", box=None)
         for stored in (kept := Store(self.cache).sets()):
             said = stored.provenance
-            how = ", ".join(f"{name} {value}" for name, value in said["parameters"].items())
+            parameters = ", ".join(f"{name} {value}" for name, value in said["parameters"].items())
             sets.add_row(
                 said["name"],
                 str(said["samples"]),
                 size_in_words(said["bytes"]),
-                f"seed {said['seed']}, {how}",
+                f"seed {said['seed']}, {parameters}",
             )
         if kept:
             console.print("", sets, f"in {self.cache}", soft_wrap=True)

@@ -74,7 +74,7 @@ def run(settings: RunSettings, folder: Path, console: Console) -> dict[str, Any]
         worker_pool(len(NETWORKS), _start_worker, (steps_done,), reads_script=False) as pool,
         Progress(*columns, console=console) as progress,
     ):
-        how = settings.data
+        data = settings.data
         task = Darcy(settings)
         solving = progress.add_task("Darcy flow, solved", total=task.count)
         store = Store(
@@ -83,10 +83,10 @@ def run(settings: RunSettings, folder: Path, console: Console) -> dict[str, Any]
             advance=lambda done, total: progress.update(solving, completed=done, total=total),
             note={"command": COMMAND},
         )
-        made = store.made(task.recipe(), how.seed, task.count)
+        made = store.made(task.recipe(), data.seed, task.count)
         progress.update(solving, completed=task.count)
-        how_long = settings.optimisation
-        steps = how_long.epochs * -(-how.train // how_long.batch)
+        optimisation = settings.optimisation
+        steps = optimisation.epochs * -(-data.train // optimisation.batch)
         bars = [progress.add_task(f"Training, {name}", total=steps) for name in NETWORKS]
         jobs = [
             pool.submit(

@@ -123,18 +123,18 @@ class Trainer:
         self.on_step, self.on_epoch, self.heeds_signals = on_step, on_epoch, heeds_signals
         self.state = State()
         self.surrogate = surrogate
-        how = self.settings.optimisation
+        optimisation = self.settings.optimisation
         check_parts(splits)
         self.averaged: NormalisedNetwork | None = None
-        if how.ema is not None:
+        if optimisation.ema is not None:
             self.averaged = copy.deepcopy(surrogate)
             fabric.to_device(self.averaged)
-        self.group = how.batch * how.accumulate
+        self.group = optimisation.batch * optimisation.accumulate
         self.visits = len(splits.train) * task.visits
         """Training samples that an epoch sees, each as often as the task says."""
         self.steps = math.ceil(self.visits / self.group)
-        optimisers = build_optimisers(surrogate, how)
-        self.schedules = [build_schedule(o, how, self.steps) for o in optimisers]
+        optimisers = build_optimisers(surrogate, optimisation)
+        self.schedules = [build_schedule(o, optimisation, self.steps) for o in optimisers]
         self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
         self._stop = 0
         """The signal that asked to stop."""
@@ -177,9 +177,9 @@ class Trainer:
 
     def _train(self, epoch: int, step: int, places: Tensor) -> None:
         """One step of the optimisers on one group of samples, split over batches and ranks."""
-        how = self.settings.optimisation
+        optimisation = self.settings.optimisation
         self.model.train()
-        batches = places.split(how.batch)
+        batches = places.split(optimisation.batch)
         for number, batch_places in enumerate(batches):
             mine = batch_places[self.fabric.global_rank :: self.fabric.world_size].tolist()
             torch.manual_seed(
@@ -199,13 +199,15 @@ class Trainer:
                 losses = losses if samples else 0 * losses
                 # Gradients are averaged over the ranks, so each gives its part times their number.
                 total = losses.sum() * self.fabric.world_size
-                self.fabric.backward(total / len(places) if how.reduction == "mean" else total)
+                self.fabric.backward(
+                    total / len(places) if optimisation.reduction == "mean" else total
+                )
             summed = self.fabric.all_reduce(losses.detach().sum(), reduce_op="sum")
             # Looked at when all ranks have it, so that they stop together.
             if not math.isfinite(lost := torch.as_tensor(summed).item()):
                 self._stop_at_bad_loss(losses, epoch, step, mine, batch)
             self.state.losses += lost
-        largest = math.inf if how.clip is None else how.clip
+        largest = math.inf if optimisation.clip is None else optimisation.clip
         if not nn.utils.clip_grad_norm_(self.surrogate.parameters(), largest).isfinite():
             raise NonFiniteLossError(
                 f"the gradient of training samples {places.tolist()} is not finite in epoch "
@@ -218,11 +220,11 @@ class Trainer:
             optimiser.zero_grad()
             schedule.step()
         if self.averaged is not None:
-            assert how.ema is not None
+            assert optimisation.ema is not None
             for old, new in zip(
                 self.averaged.parameters(), self.surrogate.parameters(), strict=True
             ):
-                old.detach().lerp_(new.detach(), 1 - how.ema)
+                old.detach().lerp_(new.detach(), 1 - optimisation.ema)
 
     def _visited(self, place: int) -> Sample:
         """The training sample of one visit of an epoch."""
