@@ -42,7 +42,11 @@ STAGES = {
 OFTEN = ("its options", "tensors")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, -15, marks=pytest.mark.full)],
+    ids=["Ctrl-C", "SIGTERM"],
+)
 @pytest.mark.parametrize(
     "stage",
     [
