@@ -238,5 +238,12 @@ def test_a_network_that_cannot_race_is_refused_here_and_not_in_another_process(
         return STEP
 
     monkeypatch.setattr(module, "_in_a_process", measure)
-    with pytest.raises(ValueError, match="'muon_batched' expects a network that declares matrices"):
-        raced(store, tmp_path, "mlp")
+    with pytest.raises(ValueError, match="model: expected one that takes this task"):
+        race(
+            "elasticity",
+            [Entrant("fno")],
+            budget=BUDGET,
+            profile="smoke",
+            cache=store.folder,
+            folder=tmp_path,
+        )
