@@ -51,12 +51,7 @@ OFTEN = ("its options", "tensors")
 )
 @pytest.mark.parametrize(
     "stage",
-    [
-        stage
-        if stage in OFTEN
-        else pytest.param(stage, marks=pytest.mark.full)
-        for stage in STAGES
-    ],
+    [stage if stage in OFTEN else pytest.param(stage, marks=pytest.mark.full) for stage in STAGES],
 )
 def test_a_signal_while_starting_ends_the_command_without_a_traceback(
     tmp_path: Path, store: Store, stage: str, number: signal.Signals, code: int

@@ -369,7 +369,9 @@ def test_networks_that_cannot_be_encoded_say_so(
     with pytest.raises(ValueError, match="depend on that point alone, got Stencil"):
         predictor.encode(**arrays)
     free.surrogate.network = torch.nn.Identity()
-    with pytest.raises(ValueError, match=r"expected a network whose blocks read a mesh .* got Identity"):
+    with pytest.raises(
+        ValueError, match=r"expected a network whose blocks read a mesh .* got Identity"
+    ):
         free.encode(**arrays)
 
 
