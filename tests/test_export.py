@@ -19,6 +19,7 @@ from funcattn.cli.export import Export
 from funcattn.data import Store, grid_positions, trapezoid_weights
 from funcattn.export import to_onnx
 from funcattn.models.blocks import Mlp
+from funcattn.models.functional_operator import FunctionalOperator
 from funcattn.nn import GridFourierBasis, LatticeDistances, LearnedBasis, OrthonormalBasis
 from funcattn.serve import load
 from funcattn.settings import changed
@@ -47,6 +48,11 @@ def network(width: int = 10, layers: int = 1, **attention: Any) -> OperatorTrans
     return OperatorTransformer(
         2, 1, 1, width=width, layers=layers, attention=partial(FunctionalAttention, **settings)
     ).eval()
+
+
+def operator() -> FunctionalOperator:
+    torch.manual_seed(0)
+    return FunctionalOperator(2, 1, 1, width=10, layers=2, bases=7).eval()
 
 
 def on_a_lattice() -> OperatorTransformer:
@@ -83,10 +89,16 @@ def of_network(b: int, n: int) -> dict[str, Tensor]:
     return {"positions": positions, "values": values} | points(b, n)
 
 
+def without_points(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: given[name] for name in ("positions", "values")}
+
+
 MODULES: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "op": (Op, of_op),
     "layer": (lambda: FunctionalAttention(10, heads=2, bases=7).eval(), of_layer),
     "network": (network, of_network),
+    "operator": (operator, of_network),
+    "operator without weights": (operator, lambda b, n: without_points(of_network(b, n))),
 }
 
 
@@ -131,6 +143,7 @@ def test_a_strictly_exported_program_does_too(what: str, tmp_path: Path) -> None
     [
         pytest.param(network, id="small", marks=pytest.mark.full),
         pytest.param(on_a_lattice, id="lattice"),
+        pytest.param(operator, id="operator"),
         pytest.param(partial(network, bases=3), id="primal", marks=pytest.mark.full),
         pytest.param(partial(network, projection="pinv"), id="pinv", marks=pytest.mark.full),
         pytest.param(partial(network, maps="points"), id="points", marks=pytest.mark.full),

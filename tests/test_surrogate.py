@@ -336,8 +336,8 @@ def test_a_warm_start_begins_with_the_weights_of_another_run(
     warm = quick(epochs=1, warm_start=tmp_path / "first").fit(inputs, outputs)
     assert warm.run.record["validation"] < cold.run.record["validation"]
     assert warm.run.record["validation"] < 1.5 * first.run.record["validation"]
-    other = quick(model="functional_operator", warm_start=tmp_path / "first")
-    with pytest.raises(ValueError, match="expected a run of functional_operator, got one of func"):
+    other = quick(model="funcattn", warm_start=tmp_path / "first")
+    with pytest.raises(ValueError, match="expected a run of funcattn, got one of functional_op"):
         other.fit(inputs, outputs)
 
 

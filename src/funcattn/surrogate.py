@@ -41,7 +41,7 @@ from funcattn.training.signed import check_list, signed_file, write_signed
 if TYPE_CHECKING:
     from funcattn.serve import Predictor
 
-DEFAULT_MODEL = "funcattn"
+DEFAULT_MODEL = "functional_operator"
 """The network, unless another one is asked for."""
 MANY_POINTS = 20_000
 """Cases with more points train on a part of them at a time."""

@@ -125,7 +125,8 @@ class Sums:
 
     def __call__(self, *fields: Tensor) -> Moments:
         """The moments of these fields."""
-        weight = float(self._basis.shape[-2]) if self._factor is None else self._factor.sum(-2)
+        count = self._basis.shape[-2] * 1.0  # not float(...), which would fix the number in exports
+        weight = count if self._factor is None else self._factor.sum(-2)
         moments = tuple(self._moments(field) for field in fields)
         return Moments(moments, self._statistic, weight)
 
