@@ -1,10 +1,11 @@
-"""A surrogate of a time series: two substances that mix and drift on a ring, step by step.
+"""A surrogate of a time series: two substances that spread and drift on a ring, step by step.
 
     python examples/own_series.py
 
 The network gives the next frame of both fields from the one before, and is then asked for all
 frames from the first. The series are exact: each wave of an advection-diffusion equation is turned
-and damped by its own factor.
+and damped by its own factor, and a substance saturates, u = tanh(w) of the solution w. So u obeys
+an equation that is not linear, u_t + v u_x = d (u_xx + 2 u u_x^2 / (1 - u^2)).
 """
 
 import argparse
@@ -30,7 +31,7 @@ def rings(count: int, nodes: int = 32, frames: int = 6, seed: int = 0) -> tuple[
     decay = (2 * np.pi * k[:, None]) ** 2 * np.array([0.01, 0.02])
     factors = np.exp(-(speed + decay) * times[:, None, None])  # (t k 2)
     waves = np.exp(2j * np.pi * k[:, None] * x)  # (k n)
-    return np.einsum("bkc,tkc,kn->bntc", start, factors, waves).real, times
+    return np.tanh(np.einsum("bkc,tkc,kn->bntc", start, factors, waves).real), times
 
 
 def main(count: int = 120, budget: str = "3 min", **settings: Any) -> dict[str, float]:
