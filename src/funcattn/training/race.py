@@ -21,7 +21,6 @@ import json
 import math
 import multiprocessing
 import os
-import resource
 import statistics
 import sys
 import time
@@ -367,6 +366,10 @@ def _count(model: NormalisedNetwork) -> int:
 
 
 def _peak_megabytes() -> float:
-    """Of this process, since its start."""
+    """Of this process, since its start; not a number on Windows, which does not say."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return math.nan
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
