@@ -14,8 +14,13 @@ import funcattn
 from funcattn.data.cases import Case, Cells
 from funcattn.fitting import fitted as module
 from funcattn.fitting.report import learning_curve
+from funcattn.fitting.sizing import seconds_per_epoch
+from funcattn.models import NormalisedNetwork
 from funcattn.surrogate import OutsideTrainingWarning, Surrogate
+from funcattn.tasks import Task
+from funcattn.tasks.own import Own
 from funcattn.training.checkpoint import CheckpointError
+from funcattn.training.setup import build_network
 
 Array = npt.NDArray[Any]
 # Of a dozen cases, some lie outside of what the others show.
@@ -348,6 +353,27 @@ def test_training_ends_when_patience_does(random: np.random.Generator) -> None:
     record = fitted.run.record
     assert record["epochs"] < 60
     assert record["epochs"] == record["best_epoch"] + 3
+
+
+def test_measuring_a_step_trains_nothing(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full rates at once could drive the network that is measured beyond all numbers."""
+    inputs, outputs = waves(random, 12, 6, 5)
+    fitted = quick(epochs=1).fit(inputs, outputs)
+    built: list[torch.nn.Module] = []
+
+    def kept(task: Task) -> NormalisedNetwork:
+        built.append(build_network(task))
+        return built[-1]
+
+    monkeypatch.setattr("funcattn.fitting.sizing.build_network", kept)
+    settings = fitted.run.settings
+    assert seconds_per_epoch(settings, fitted.splits()) > 0
+    (measured,) = built
+    again = build_network(Own(settings, fitted.splits()))
+    for one, other in zip(measured.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 # Habits

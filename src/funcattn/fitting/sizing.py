@@ -90,6 +90,9 @@ def seconds_per_epoch(settings: RunSettings, splits: Splits) -> float:
     task = Own(settings, splits)
     network = build_network(task)
     optimisers = build_optimisers(network, settings.optimisation)
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = 0.0  # what is measured is not trained: full rates at once could diverge
     random = torch.Generator().manual_seed(0)
     count = min(settings.optimisation.batch, len(splits.train))
     batch = collate([task.augmented(splits.train[i], random) for i in range(count)])

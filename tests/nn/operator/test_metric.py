@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.nn import Points
 from funcattn.nn.operator import MetricAttention
 from funcattn.nn.operator.spectral import Family, axis_functions, axis_weights, frequencies
+from funcattn.ops.linalg import NotPositiveError
 
 
 def kronecker(tables: list[Tensor]) -> Tensor:
@@ -83,3 +84,11 @@ def test_finer_grids_of_a_smooth_field_agree_more_and_more() -> None:
 def test_heads_share_the_width() -> None:
     with pytest.raises(ValueError, match="width: expected a multiple of heads=3, got 4"):
         MetricAttention(4, (2,), heads=3)
+
+
+def test_a_system_that_is_lost_is_refused_in_words() -> None:
+    layer = MetricAttention(4, (3, 4), "sine")
+    torch.nn.init.constant_(layer.log_ridge, -200.0)
+    torch.nn.init.constant_(layer.to_coefficient.bias, -1e4)
+    with pytest.raises(NotPositiveError, match="check the units of the input"):
+        layer(torch.zeros(1, 63, 4), Points(grid=(7, 9)))

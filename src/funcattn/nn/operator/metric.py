@@ -19,7 +19,7 @@ from funcattn.nn.operator.spectral import (
     on_grid,
 )
 from funcattn.nn.points import Points
-from funcattn.ops.linalg import full_precision, solve_positive
+from funcattn.ops.linalg import full_precision, solve_by_elimination
 
 
 class MetricAttention(nn.Module):
@@ -72,7 +72,7 @@ class MetricAttention(nn.Module):
             system = system * inverse[:, None] * inverse + torch.diag_embed(ridge)
             c = functions.coefficients(field).flatten(0, -3)  # (k, b, c)
             right = c.movedim(0, 1).unflatten(-1, (self.heads, -1)).movedim(-2, 1)  # (b, h, k, e)
-            solved = inverse[:, None] * _solved(system, inverse[:, None] * right)
+            solved = inverse[:, None] * solve_by_elimination(system, inverse[:, None] * right)
             z = solved.movedim(1, -2).flatten(-2).movedim(1, 0)  # (k, b, c)
             out = functions.fields(z.unflatten(0, functions.counts))
         return out.flatten(1, -2).to(x.dtype)
@@ -104,17 +104,6 @@ class MetricAttention(nn.Module):
         matrix = total.permute(0, 1, *order, *(place + 1 for place in order))
         size = math.prod(functions.counts)
         return matrix.reshape(*matrix.shape[:2], size, size)
-
-
-def _solved(system: Tensor, right: Tensor) -> Tensor:
-    """The solution with a positive definite system.
-
-    By elimination rather than by Cholesky: the gradient is then one more solve, where that of a
-    Cholesky factor costs several.
-    """
-    if torch.onnx.is_in_onnx_export():
-        return solve_positive(system, right)
-    return torch.linalg.solve(system, right)
 
 
 def _pairs(
