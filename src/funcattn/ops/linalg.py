@@ -54,9 +54,7 @@ def _check_solvable(matrix: Tensor, info: Tensor) -> None:
         )
 
 
-def with_digits_to_spare(
-    solve: Callable[[Tensor, Tensor, Tensor], Tensor], *given: Tensor
-) -> Tensor:
+def with_digits_to_spare(solve: Callable[..., Tensor], *given: Tensor) -> Tensor:
     """solve(*given); where a system is lost in rounding, with twice the digits.
 
     A Gram matrix has the square of its factor's condition number, so that in float32 a weak ridge

@@ -11,7 +11,11 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.nn import Points
 from funcattn.nn.operator import MetricAttention
 from funcattn.nn.operator.spectral import Family, axis_functions, axis_weights, frequencies
-from funcattn.ops.linalg import NotPositiveError
+from funcattn.ops.linalg import (
+    NotPositiveError,
+    solve_by_elimination,
+    with_digits_to_spare,
+)
 
 
 def kronecker(tables: list[Tensor]) -> Tensor:
@@ -92,3 +96,30 @@ def test_a_system_that_is_lost_is_refused_in_words() -> None:
     torch.nn.init.constant_(layer.to_coefficient.bias, -1e4)
     with pytest.raises(NotPositiveError, match="check the units of the input"):
         layer(torch.zeros(1, 63, 4), Points(grid=(7, 9)))
+
+
+def test_a_system_that_is_lost_in_single_precision_is_solved_in_double(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a network is asked for many steps before it is trained, its fields can be large."""
+    layer = MetricAttention(4, (3, 4), "sine")
+    x = torch.rand(1, 63, 4)
+    expected = layer(x, Points(grid=(7, 9)))
+
+    def only_in_double(matrix: Tensor, right: Tensor) -> Tensor:
+        if matrix.dtype == torch.float32:
+            raise NotPositiveError("lost in rounding")
+        return solve_by_elimination(matrix, right)
+
+    monkeypatch.setattr("funcattn.nn.operator.metric.solve_by_elimination", only_in_double)
+    out = layer(x, Points(grid=(7, 9)))
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, expected)
+
+
+def test_elimination_that_cancels_is_done_with_more_digits() -> None:
+    system = torch.tensor([[[3e8, 1e8], [1e8, 1e8 / 3]]])
+    right = torch.ones(1, 2, 1)
+    with pytest.raises(NotPositiveError):
+        solve_by_elimination(system, right)
+    assert with_digits_to_spare(solve_by_elimination, system, right).isfinite().all()

@@ -19,7 +19,7 @@ from funcattn.nn.operator.spectral import (
     on_grid,
 )
 from funcattn.nn.points import Points
-from funcattn.ops.linalg import full_precision, solve_by_elimination
+from funcattn.ops.linalg import full_precision, solve_by_elimination, with_digits_to_spare
 
 
 class MetricAttention(nn.Module):
@@ -72,7 +72,9 @@ class MetricAttention(nn.Module):
             system = system * inverse[:, None] * inverse + torch.diag_embed(ridge)
             c = functions.coefficients(field).flatten(0, -3)  # (k, b, c)
             right = c.movedim(0, 1).unflatten(-1, (self.heads, -1)).movedim(-2, 1)  # (b, h, k, e)
-            solved = inverse[:, None] * solve_by_elimination(system, inverse[:, None] * right)
+            solved = inverse[:, None] * with_digits_to_spare(
+                solve_by_elimination, system, inverse[:, None] * right
+            )
             z = solved.movedim(1, -2).flatten(-2).movedim(1, 0)  # (k, b, c)
             out = functions.fields(z.unflatten(0, functions.counts))
         return out.flatten(1, -2).to(x.dtype)
