@@ -123,3 +123,13 @@ def test_elimination_that_cancels_is_done_with_more_digits() -> None:
     with pytest.raises(NotPositiveError):
         solve_by_elimination(system, right)
     assert with_digits_to_spare(solve_by_elimination, system, right).isfinite().all()
+
+
+def test_a_ridge_is_not_lost_beside_a_large_coefficient() -> None:
+    """Where a network is asked for many steps before it is trained, its fields can be large."""
+    layer = MetricAttention(1, (12,), "sine")
+    torch.nn.init.constant_(layer.to_coefficient.weight, 1.0)
+    x = torch.full((1, 33, 1), -1e4)
+    x[:, 16] = 1e9  # a coefficient of 0 at all points but the middle one, so of rank 1
+    out = layer(x, Points(grid=(33,)))
+    assert out.isfinite().all()

@@ -69,7 +69,11 @@ class MetricAttention(nn.Module):
             ridge = self.log_ridge.view(self.modes)[kept].flatten().to(field.dtype).exp()
             inverse = functions.squares().clamp(min=1.0).rsqrt().to(field)  # (k,)
             system = self._stiffness(functions, kappa.unflatten(1, functions.grid))
-            system = system * inverse[:, None] * inverse + torch.diag_embed(ridge)
+            system = system * inverse[:, None] * inverse
+            # However large the coefficient is, the ridge is not lost in its rounding.
+            size = system.detach().diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+            rounding = 8 * torch.finfo(system.dtype).eps * size
+            system = system + torch.diag_embed(ridge + rounding)
             c = functions.coefficients(field).flatten(0, -3)  # (k, b, c)
             right = c.movedim(0, 1).unflatten(-1, (self.heads, -1)).movedim(-2, 1)  # (b, h, k, e)
             solved = inverse[:, None] * with_digits_to_spare(
