@@ -34,7 +34,7 @@ def rings(count: int, nodes: int = 32, frames: int = 6, seed: int = 0) -> tuple[
     return np.tanh(np.einsum("bkc,tkc,kn->bntc", start, factors, waves).real), times
 
 
-def main(count: int = 120, budget: str = "3 min", **settings: Any) -> dict[str, float]:
+def main(count: int = 240, budget: str = "3 min", **settings: Any) -> dict[str, float]:
     """Fit to series, then predict all frames of new ones from their first."""
     series, times = rings(count + 10)
     surrogate = funcattn.Surrogate(budget=budget, time="steps", **settings)
@@ -52,7 +52,7 @@ def main(count: int = 120, budget: str = "3 min", **settings: Any) -> dict[str, 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=120)
+    parser.add_argument("--count", type=int, default=240)
     parser.add_argument("--budget", default="3 min")
     asked = parser.parse_args()
     main(asked.count, asked.budget)
