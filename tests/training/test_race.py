@@ -56,9 +56,14 @@ def test_a_race_searches_five_rates_for_each_and_trains_each_seed_once(
 ) -> None:
     results = raced(store, tmp_path, "fno", "transolver")
     lines = [json.loads(line) for line in (tmp_path / "darcy.jsonl").read_text().splitlines()]
-    pieces = [line["key"]["piece"] for line in lines]
-    assert pieces == ["unit", *2 * ["step", *["rate"] * 5, *["run"] * 2]]
-    assert [line["key"].get("factor") for line in lines[2:7]] == list(RATE_FACTORS)
+    keys = [line["key"] for line in lines]
+    assert [key["piece"] for key in keys if key["piece"] != "rate"] == [
+        "unit", "step", "run", "run", "step", "run", "run",
+    ]  # fmt: skip
+    for model in ("fno", "transolver"):
+        of_model = [key for key in keys if key.get("settings", {}).get("model") == model]
+        tried = [key["factor"] for key in of_model if key["piece"] == "rate"]
+        assert tried[:5] == list(RATE_FACTORS)
     assert [(r["entrant"], r["key"]["seed"]) for r in results] == [
         ("fno", 0), ("fno", 1), ("transolver", 0), ("transolver", 1),
     ]  # fmt: skip
@@ -73,14 +78,15 @@ def test_a_race_searches_five_rates_for_each_and_trains_each_seed_once(
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_rate_is_the_best_of_the_search_on_validation_data(
+def test_the_rate_is_the_smallest_that_is_as_good_as_the_best_on_validation_data(
     store: Store, tmp_path: Path
 ) -> None:
     results = raced(store, tmp_path, "fno")
     lines = [json.loads(line) for line in (tmp_path / "darcy.jsonl").read_text().splitlines()]
     tried = {x["key"]["factor"]: x["validation"] for x in lines if x["key"]["piece"] == "rate"}
-    assert len(set(tried.values())) == 5
-    assert {r["key"]["factor"] for r in results} == {min(tried, key=lambda f: tried[f])}
+    assert len(set(tried.values())) >= 5
+    as_good = [f for f in tried if tried[f] <= 1.05 * min(tried.values())]
+    assert {r["key"]["factor"] for r in results} == {min(as_good)}
 
 
 @pytest.mark.usefixtures("quick")
@@ -119,7 +125,13 @@ def test_another_budget_or_other_settings_are_other_pieces(store: Store, tmp_pat
     before = len((tmp_path / "darcy.jsonl").read_text().splitlines())
     raced(store, tmp_path, "fno", seeds=(0,), budget=2 * BUDGET)
     after = len((tmp_path / "darcy.jsonl").read_text().splitlines())
-    assert after - before == 6  # the step was measured already
+    # Every piece but the unit and the step, which were measured already.
+    added = [
+        json.loads(x)["key"]["piece"]
+        for x in (tmp_path / "darcy.jsonl").read_text().splitlines()[before:]
+    ]
+    assert set(added) == {"rate", "run"}
+    assert added.count("run") == 1
     raced(store, tmp_path, "fno", seeds=(0,), recipe="task")
     assert len((tmp_path / "darcy.jsonl").read_text().splitlines()) - after == 7
 

@@ -383,7 +383,8 @@ class Race:
     task: Name
     """On which; `funcattn list` shows the tasks."""
     models: list[str] = field(default_factory=lambda: ["functional_operator", "funcattn"])
-    """Which networks; `funcattn list models` shows them."""
+    """Which networks; `funcattn list models` shows them. With other settings than a task's own:
+    transolver:layers=3,bases=64."""
     budget: str = "120s"
     """CPU time of each training: a number with s, m or h."""
     seeds: int = 3

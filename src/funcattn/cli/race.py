@@ -1,5 +1,6 @@
 """`funcattn race`."""
 
+import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class Race(commands.Race):
         for recipe in recipes:
             results = race(
                 self.task,
-                [Entrant(model) for model in self.models],
+                [entrant_of(text) for text in self.models],
                 budget=seconds_of(self.budget),
                 seeds=range(self.seeds),
                 cache=self.cache,
@@ -39,6 +40,27 @@ class Race(commands.Race):
                 tell=console.print,
             )
             console.print(table_of(results, f"{self.task}, {self.budget}, recipe {recipe}"))
+
+
+def entrant_of(text: str) -> Entrant:
+    """A network of the race, by its name or as name:setting=value,setting=value.
+
+    >>> entrant_of("transolver:layers=3").label
+    'transolver layers=3'
+    """
+    model, _, changes = text.partition(":")
+    network: dict[str, Any] = {}
+    for change in filter(None, changes.split(",")):
+        name, equals, value = change.partition("=")
+        if not (name and equals and value):
+            raise ValueError(
+                f"models: expected a name, or name:setting=value,setting=value, got {text!r}"
+            )
+        try:
+            network[name] = json.loads(value)
+        except ValueError:
+            network[name] = value
+    return Entrant(model, network)
 
 
 def seconds_of(text: str) -> float:

@@ -70,7 +70,8 @@ class FunctionalOperator(StackedNetwork):
 
     space, inputs, outputs, time: as of every `FieldNetwork`.
     width, layers: channels inside, number of blocks.
-    bases: functions of a learned partition. mlp_ratio: hidden over outer width at each point of a
+    bases: functions of a learned partition. solve, latent_mlp: steps on its coefficients (`solve`
+        and `mlp` of `PartitionAttention`). mlp_ratio: hidden over outer width at each point of a
         cloud.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
         it carries. heads: coefficients of the metric, each for its part of the channels. reach: of
@@ -94,6 +95,8 @@ class FunctionalOperator(StackedNetwork):
         width: int = 64,
         layers: int = 3,
         bases: int = 32,
+        solve: bool = True,
+        latent_mlp: bool = False,
         mlp_ratio: float = 2.0,
         modes: int | Sequence[int] = 12,
         heads: int = 1,
@@ -130,7 +133,9 @@ class FunctionalOperator(StackedNetwork):
             )
             self.head_norm = None
         else:
-            (attention,) = branches or [partial(PartitionAttention, bases=bases)]
+            (attention,) = branches or [
+                partial(PartitionAttention, bases=bases, solve=solve, mlp=latent_mlp)
+            ]
             hidden = round(mlp_ratio * width)
             self.blocks = nn.ModuleList(
                 Block(width, attention(width), Mlp(width, hidden, width)) for _ in range(layers)
@@ -187,6 +192,10 @@ class FunctionalOperatorSettings(NetworkSettings):
     """Blocks; None: 3, and 4 on a grid that is a torus."""
     bases: int = 32
     """On clouds: functions of a learned partition."""
+    solve: bool = True
+    """On clouds: carry the values by the ridge solution."""
+    latent_mlp: bool = False
+    """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
     modes: int = 10
@@ -208,6 +217,8 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         width=width if settings.width is None else settings.width,
         layers=layers if settings.layers is None else settings.layers,
         bases=settings.bases,
+        solve=settings.solve,
+        latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
         modes=settings.modes,
         heads=settings.heads,

@@ -4,8 +4,9 @@
    the number of its steps, and its schedule ends with the last of them. CPU seconds are longer on
    a busy machine, which shares its caches: so a fixed piece of work is timed after every step, and
    the step counts in units of that work, whose least time is measured once for all networks.
-2. Five rates are tried on the training data, each for a tenth of the budget, and one is chosen by
-   the error on validation data. All networks get the same five.
+2. Five rates are tried on the training data, each for a tenth of the budget, and further ones while
+   the best is at an end. All networks get the same five. The smallest rate whose validation error
+   is within 5 % of the least is taken: short trainings favour large rates.
 3. For each seed the network is trained for the whole budget. The final weights or their moving
    average are chosen on validation data, and the test data are read once.
 
@@ -43,7 +44,7 @@ from funcattn.processes import end_with_pool
 from funcattn.provenance import facts
 from funcattn.settings import OptimisationSettings, Profile, changed
 from funcattn.tasks import TASKS, Task
-from funcattn.training.lap import Lap, error_of, goodness
+from funcattn.training.lap import Lap, error_of
 from funcattn.training.settings import default_settings
 
 RecipeName = Literal["shared", "task"]
@@ -51,6 +52,10 @@ RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """What the recipe's rates are multiplied by in the search."""
 _SEARCHED = 0.1
 """Part of the budget that each rate of the search gets."""
+_FURTHEST = 16.0
+"""How far the search goes at most, up and down."""
+_AS_GOOD = 1.05
+"""Errors of the search that are this close count as the same."""
 _MEASURED = (5, 15)
 """Steps before the measurement, and steps that are measured."""
 
@@ -330,13 +335,15 @@ def _raced(
     steps = max(round(budget / seconds), 20)
     tell(f"{label}: {1000 * seconds:.1f} ms per step, {steps} steps")
     known["budget"] = budget
-    tried: dict[float, float] = {}
-    for factor in RATE_FACTORS:
+
+    def error(factor: float) -> float:
         key = {"piece": "rate", **known, "factor": factor}
-        line = records.piece(key, lambda factor=factor: start.tried(factor, steps))  # type: ignore[misc]
-        tried[factor] = line["validation"]
-        tell(f"{label}: rates times {factor:g}: validation {tried[factor]:.4g}")
-    best = max(tried, key=lambda factor: goodness(tried[factor], task))
+        line = records.piece(key, lambda: start.tried(factor, steps))
+        found: float = line["validation"]
+        tell(f"{label}: rates times {factor:g}: validation {found:.4g}")
+        return found
+
+    best = searched(error, larger_is_better=task.larger_is_better)
     results = []
     for seed in seeds:
         key = {"piece": "run", **known, "factor": best, "seed": seed}
@@ -344,6 +351,35 @@ def _raced(
         tell(f"{label}, seed {seed}: test {line['test']:.4g}")
         results.append({**step, **line, "entrant": label})
     return results
+
+
+def searched(error: Callable[[float], float], *, larger_is_better: bool = False) -> float:
+    """The factor of the rates that a search takes; error: the metric after a short training.
+
+    >>> searched(lambda factor: abs(factor - 0.1))
+    0.125
+    >>> searched(lambda factor: 1.0 if factor < 3 else 0.98)
+    0.0625
+    """
+    sign = -1.0 if larger_is_better else 1.0
+    cost: dict[float, float] = {}
+
+    def look(factor: float) -> None:
+        value = error(factor)
+        cost[factor] = sign * value if math.isfinite(value) else math.inf
+
+    def taken() -> float:
+        least = min(cost.values())
+        near = least * _AS_GOOD if least >= 0 else least / _AS_GOOD
+        return min(factor for factor in cost if cost[factor] <= near)
+
+    for factor in RATE_FACTORS:
+        look(factor)
+    while (lowest := min(cost)) == taken() and lowest > 1 / _FURTHEST:
+        look(lowest / 2)
+    while (highest := max(cost)) == taken() and highest < _FURTHEST:
+        look(2 * highest)
+    return taken()
 
 
 def _in_a_process(measure: Callable[..., Any], *arguments: Any) -> Any:
