@@ -46,6 +46,15 @@ def test_the_points_decide_the_parts(grid: bool, periodic: bool, parts: set[type
     assert out.shape == (2, 35, 1)
 
 
+def test_only_the_last_block_solves_and_only_where_there_are_input_values() -> None:
+    def metrics(inputs: int) -> list[bool]:
+        network = FunctionalOperator(2, inputs, 1, **(SMALL | {"layers": 3}), grid=True)
+        return [MetricAttention in kinds(block) for block in network.blocks]
+
+    assert metrics(inputs=1) == [False, False, True]
+    assert metrics(inputs=0) == [False, False, False]
+
+
 @pytest.mark.parametrize("model", ["cloud", "grid", "torus"])
 def test_fields_keep_their_size_at_the_start(model: str) -> None:
     torch.manual_seed(0)
@@ -145,9 +154,9 @@ def test_muon_gets_the_matrices_of_the_blocks_with_their_stacks() -> None:
     network = FunctionalOperator(2, 1, 1, **SMALL, grid=True)
     taken = matrices_of(network)
     names = {name for name, p in network.named_parameters() if p in taken}
-    assert {name.split(".", 2)[2] for name in names} == {
-        "before.weight",
-        "after.weight",
-        "branches.0.to_coefficient.weight",
-        "branches.1.weight",
+    assert {name.removeprefix("blocks.") for name in names} == {
+        *(f"{block}.{linear}.weight" for block in (0, 1) for linear in ("before", "after")),
+        "0.branches.0.weight",
+        "1.branches.0.to_coefficient.weight",
+        "1.branches.1.weight",
     }

@@ -59,8 +59,9 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`) with a gate, elsewhere a `MetricAttention` of sines, mode-wise maps of cosines
-    (`ModewiseMap`) and a `LocalStencil` of fixed physical reach. `branches` replaces these.
+    (`FourierMap`) with a gate, elsewhere mode-wise maps of cosines (`ModewiseMap`), a `LocalStencil`
+    of fixed physical reach and, in the last block where there are input values, a `MetricAttention`
+    of sines. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
     fan-in; on a torus with input values, those of the positions start at 0, so that the network
@@ -95,8 +96,8 @@ class FunctionalOperator(StackedNetwork):
         width: int = 64,
         layers: int = 3,
         bases: int = 32,
-        solve: bool = True,
-        latent_mlp: bool = False,
+        solve: bool = False,
+        latent_mlp: bool = True,
         mlp_ratio: float = 2.0,
         modes: int | Sequence[int] = 12,
         heads: int = 1,
@@ -125,12 +126,17 @@ class FunctionalOperator(StackedNetwork):
                     f"modes: expected a positive number, or one for each of {space} axes, "
                     f"got {modes}"
                 )
-            if branches is None:
-                branches = grid_branches(per_axis, heads=heads, reach=reach, periodic=periodic)
-            self.blocks = nn.ModuleList(
-                GridBlock(width, [branch(width) for branch in branches], gate=periodic)
-                for _ in range(layers)
-            )
+            self.blocks = nn.ModuleList()
+            for layer in range(layers):
+                parts = branches or grid_branches(
+                    per_axis,
+                    heads=heads,
+                    reach=reach,
+                    periodic=periodic,
+                    metric=inputs > 0 and layer == layers - 1,
+                )
+                made = [branch(width) for branch in parts]
+                self.blocks.append(GridBlock(width, made, gate=periodic))
             self.head_norm = None
         else:
             (attention,) = branches or [
@@ -170,13 +176,19 @@ class FunctionalOperator(StackedNetwork):
 
 
 def grid_branches(
-    modes: tuple[int, ...], *, heads: int, reach: float | Sequence[float], periodic: bool
+    modes: tuple[int, ...],
+    *,
+    heads: int,
+    reach: float | Sequence[float],
+    periodic: bool,
+    metric: bool,
 ) -> list[Branch]:
-    """What the blocks have on a grid."""
+    """What a block has on a grid."""
     if periodic:
         return [lambda width: FourierMap(width, width, modes)]
+    solve = [partial(MetricAttention, modes=modes, family="sine", heads=heads)] if metric else []
     return [
-        partial(MetricAttention, modes=modes, family="sine", heads=heads),
+        *solve,
         lambda width: ModewiseMap(width, width, modes, "cosine", decay=1.0),
         partial(LocalStencil, reach=reach, dims=len(modes)),
     ]
@@ -192,9 +204,9 @@ class FunctionalOperatorSettings(NetworkSettings):
     """Blocks; None: 3, and 4 on a grid that is a torus."""
     bases: int = 32
     """On clouds: functions of a learned partition."""
-    solve: bool = True
+    solve: bool = False
     """On clouds: carry the values by the ridge solution."""
-    latent_mlp: bool = False
+    latent_mlp: bool = True
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
