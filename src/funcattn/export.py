@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from funcattn.files import whole_file
-from funcattn.ops.linalg import check_unrollable
 
 AGREEMENT = 1e-4
 """Largest difference between the file and the network, relative to the largest value."""
@@ -79,12 +78,10 @@ class _CalledByNames(nn.Module):
 class _CanBeWritten(TorchDispatchMode):
     """Raises at the first operation that cannot be written for ONNX.
 
-    It has no complex numbers, and no Cholesky, which is unrolled for small systems only.
+    It has no complex numbers.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.linalg_cholesky_ex.default:
-            check_unrollable(args[0])
         result = func(*args, **(kwargs or {}))
         if any(isinstance(leaf, Tensor) and leaf.is_complex() for leaf in tree_leaves(result)):
             raise ValueError(

@@ -59,9 +59,9 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`) with a gate, elsewhere mode-wise maps of cosines (`ModewiseMap`), a `LocalStencil`
-    of fixed physical reach and, in the last block where there are input values, a `MetricAttention`
-    of sines. `branches` replaces these.
+    (`FourierMap`) with a gate, elsewhere mode-wise maps of cosines (`ModewiseMap`), a
+    `LocalStencil` of fixed physical reach and, in the last block where there are input values, a
+    `MetricAttention` of sines. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
     fan-in; on a torus with input values, those of the positions start at 0, so that the network

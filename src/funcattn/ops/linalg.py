@@ -11,6 +11,8 @@ from funcattn.ops.checks import values_are_visible
 
 UNROLLED_UP_TO = 64
 """The largest system that is written out step by step: an ONNX file grows with every step."""
+_DOUBLINGS = 40
+"""Steps of the iteration for larger systems, enough for any condition that float32 can bear."""
 _WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
@@ -72,15 +74,16 @@ def with_digits_to_spare(solve: Callable[..., Tensor], *given: Tensor) -> Tensor
 def solve_positive_unrolled(matrix: Tensor, right: Tensor) -> Tensor:
     """The same for real matrices by elementary operations alone, as ONNX has no Cholesky.
 
-    The steps are written out, one for each of the k unknowns. A system that is not positive
-    definite gives nan.
+    The steps are written out, one for each of the k unknowns; large systems are solved by
+    iteration instead. A small system that is not positive definite gives nan.
 
     >>> import torch
     >>> matrix = torch.tensor([[4.0, 2.0], [2.0, 5.0]])
     >>> solve_positive_unrolled(matrix, torch.tensor([[8.0], [12.0]])).flatten()
     tensor([1., 2.])
     """
-    check_unrollable(matrix)
+    if matrix.shape[-1] > UNROLLED_UP_TO:
+        return _solve_by_doubling(matrix, right)
     # Cholesky's rows, top to bottom; forward substitution rides along.
     steps = []
     while matrix.shape[-1]:
@@ -97,14 +100,22 @@ def solve_positive_unrolled(matrix: Tensor, right: Tensor) -> Tensor:
     return solution
 
 
-def check_unrollable(matrix: Tensor) -> None:
-    """Raise for a system that is too large to be written out."""
-    if matrix.shape[-1] > UNROLLED_UP_TO:
-        raise ValueError(
-            f"expected systems of at most {UNROLLED_UP_TO} unknowns, as ONNX has no Cholesky, got "
-            f"{matrix.shape[-1]}; use more heads or fewer bases (the smaller of the channels of a "
-            "head and the bases counts), or `torch.export`, which has one"
-        )
+def _solve_by_doubling(matrix: Tensor, right: Tensor) -> Tensor:
+    """X <- X (2 I - A X), which doubles the digits of an inverse with every step.
+
+    It starts from a multiple of the identity after both sides of A were scaled to a diagonal of
+    ones, and ends with a step of refinement on the solution.
+    """
+    scale = matrix.diagonal(dim1=-2, dim2=-1).rsqrt().unsqueeze(-1)
+    scaled = scale * matrix * scale.mT
+    identity = identity_like(matrix)
+    # The largest row sum bounds the eigenvalues.
+    inverse = identity / scaled.abs().sum(-1, keepdim=True).amax(-2, keepdim=True)
+    for _ in range(_DOUBLINGS):
+        inverse = inverse @ (2 * identity - scaled @ inverse)
+        inverse = (inverse + inverse.mT) / 2
+    solution = inverse @ (scale * right)
+    return scale * (solution + inverse @ (scale * right - scaled @ solution))
 
 
 def identity_like(matrix: Tensor) -> Tensor:
