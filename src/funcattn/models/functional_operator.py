@@ -34,6 +34,11 @@ Branch = Callable[[int], nn.Module]
 `FunctionalAttention` is, or a branch of a block on a grid, called as `branch(x, points)`."""
 
 
+_RANK = 16
+"""Matrices that those of the cosines are sums of, where fields are the input: with a matrix for
+each function the network learns its samples by heart. Geometries as the input need them all."""
+
+
 class GridBlock(nn.Module):
     """x + W2 gelu(y), y = W1 x + sum of the branches of x: all branches see the same field.
 
@@ -59,7 +64,7 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`) with a gate, elsewhere mode-wise maps of cosines (`ModewiseMap`), a
+    (`FourierMap`), with a gate on a circle, elsewhere mode-wise maps of cosines (`ModewiseMap`), a
     `LocalStencil` of fixed physical reach and, in the last block where there are input values, a
     `MetricAttention` of sines. `branches` replaces these.
 
@@ -133,10 +138,11 @@ class FunctionalOperator(StackedNetwork):
                     heads=heads,
                     reach=reach,
                     periodic=periodic,
+                    rank=_RANK if inputs else None,
                     metric=inputs > 0 and layer == layers - 1,
                 )
                 made = [branch(width) for branch in parts]
-                self.blocks.append(GridBlock(width, made, gate=periodic))
+                self.blocks.append(GridBlock(width, made, gate=periodic and space == 1))
             self.head_norm = None
         else:
             (attention,) = branches or [
@@ -181,6 +187,7 @@ def grid_branches(
     heads: int,
     reach: float | Sequence[float],
     periodic: bool,
+    rank: int | None,
     metric: bool,
 ) -> list[Branch]:
     """What a block has on a grid."""
@@ -189,7 +196,7 @@ def grid_branches(
     solve = [partial(MetricAttention, modes=modes, family="sine", heads=heads)] if metric else []
     return [
         *solve,
-        lambda width: ModewiseMap(width, width, modes, "cosine", decay=1.0),
+        lambda width: ModewiseMap(width, width, modes, "cosine", decay=1.0, rank=rank),
         partial(LocalStencil, reach=reach, dims=len(modes)),
     ]
 
@@ -210,8 +217,8 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
-    modes: int = 10
-    """On grids: functions per axis."""
+    modes: int | None = None
+    """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
     heads: int = 1
     """On grids that are no torus: coefficients of the metric."""
     reach: float | tuple[float, ...] | None = None
@@ -222,6 +229,7 @@ class FunctionalOperatorSettings(NetworkSettings):
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
     width = 32 if problem.grid else 64
     layers = 4 if problem.grid and problem.periodic else 3
+    modes = 8 if problem.periodic and problem.space > 1 else 10
     return FunctionalOperator(
         problem.space,
         problem.input_channels,
@@ -232,7 +240,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         solve=settings.solve,
         latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
-        modes=settings.modes,
+        modes=modes if settings.modes is None else settings.modes,
         heads=settings.heads,
         reach=1 / 32 if settings.reach is None else settings.reach,
         lower=problem.lower,
@@ -255,7 +263,7 @@ MODELS.register(
             "layers": None,
             "bases": 32,
             "mlp_ratio": 2.0,
-            "modes": 10,
+            "modes": None,
             "heads": 1,
         },
         tiny={"width": 16, "layers": 2, "bases": 8, "modes": 4},

@@ -35,6 +35,7 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
     "partition without mixer": lambda: OnPoints(PartitionAttention(WIDTH, 3, mixer=False)),
     "sines": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "sine"),
     "cosines": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "cosine"),
+    "cosines of rank 2": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "cosine", rank=2),
     "waves": lambda: FourierMap(WIDTH, WIDTH, (2, 2)),
     "metric of sines": lambda: MetricAttention(WIDTH, (2, 3), "sine"),
     "metric of cosines": lambda: MetricAttention(WIDTH, (2, 3), "cosine", heads=2),

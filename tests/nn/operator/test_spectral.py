@@ -144,3 +144,16 @@ def test_waves_move_with_the_field_on_a_circle(uniform: Any, assert_equal_to_rou
     layer, x = FourierMap(2, 2, (4,)).double(), uniform(1, 20, 2)
     points = Points(grid=(20,))
     assert_equal_to_rounding(layer(x.roll(7, 1), points), layer(x, points).roll(7, 1))
+
+
+def test_a_map_of_low_rank_is_one_whose_matrices_are_sums() -> None:
+    torch.manual_seed(0)
+    low = ModewiseMap(3, 2, (3, 4), "cosine", decay=1.0, rank=2).double()
+    full = ModewiseMap(3, 2, (3, 4), "cosine", decay=1.0).double()
+    assert low.shares is not None
+    with torch.no_grad():
+        shares = low.shares.view(3, 4, 2)
+        full.weight.copy_(torch.einsum("ijr,rce->ijce", shares, low.weight))
+    for grid in ((6, 7), (3, 4)):  # the coarser one carries fewer functions
+        x = torch.randn(2, grid[0] * grid[1], 3, dtype=torch.float64)
+        torch.testing.assert_close(low(x, Points(grid=grid)), full(x, Points(grid=grid)))

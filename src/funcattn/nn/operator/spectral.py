@@ -121,7 +121,9 @@ class ModewiseMap(nn.Module):
     with orthonormal Phi, sines or cosines with wave vectors k. The decay leaves the set of maps as
     it is; it makes short waves start, and learn, more slowly than long ones.
 
-    modes: functions per axis; a coarser grid uses those that it carries.
+    modes: functions per axis; a coarser grid uses those that it carries. rank: the matrices are
+    sums W_k = sum_r s_kr V_r of so many, which are learned with the numbers s; None: each matrix is
+    learned by itself.
 
     >>> layer = ModewiseMap(8, 8, (3, 4), "sine")
     >>> layer(torch.randn(2, 7 * 9, 8), Points(grid=(7, 9))).shape
@@ -139,10 +141,18 @@ class ModewiseMap(nn.Module):
         family: Family,
         *,
         decay: float = 0.0,
+        rank: int | None = None,
     ) -> None:
         super().__init__()
-        self.modes, self.family, self.decay = tuple(modes), family, decay
-        self.weight = nn.Parameter(torch.randn(*modes, inputs, outputs) / math.sqrt(inputs))
+        self.modes, self.family, self.decay, self.rank = tuple(modes), family, decay, rank
+        count = (*modes,) if rank is None else (rank,)
+        self.weight = nn.Parameter(torch.randn(*count, inputs, outputs) / math.sqrt(inputs))
+        # One axis, as it is no matrix for optimisers.
+        self.shares = (
+            None
+            if rank is None
+            else nn.Parameter(torch.randn(math.prod(modes) * rank) / math.sqrt(rank))
+        )
 
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n e"]:
         """To coefficients, through the matrices, and back."""
@@ -150,8 +160,14 @@ class ModewiseMap(nn.Module):
         functions = GridFunctions(self.family, field.shape[1:-1], self.modes)
         scale = (1 + functions.squares()).pow(-self.decay / 2).to(field)
         c = functions.coefficients(field).flatten(0, -3) * scale[:, None, None]  # (k, b, c)
-        weight = self.weight[tuple(slice(count) for count in functions.counts)]
-        z = torch.bmm(c, weight.flatten(0, -3).to(c.dtype))  # (k, b, e)
+        kept = tuple(slice(count) for count in functions.counts)
+        if self.shares is None:
+            z = torch.bmm(c, self.weight[kept].flatten(0, -3).to(c.dtype))  # (k, b, e)
+        else:
+            # (k, b, c) and (k, r) -> (k, b, r c), for one product with all matrices.
+            shares = self.shares.view(*self.modes, -1)[kept].flatten(0, -2).to(c.dtype)
+            parts = (c.unsqueeze(2) * shares[:, None, :, None]).flatten(2)
+            z = parts @ self.weight.flatten(0, 1).to(c.dtype)
         out = functions.fields(z.unflatten(0, functions.counts))
         return out.flatten(1, -2).to(x.dtype)
 
