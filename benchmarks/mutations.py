@@ -237,10 +237,12 @@ def main() -> None:
     from funcattn.files import write_text
     from funcattn.provenance import facts
 
-    asked = {"mutations of each kind": options.each, "seed": options.seed}
+    made = {"command": "python benchmarks/mutations.py", **facts()}
+    amount = {"mutations of each kind": options.each, "seed": options.seed}
+    asked = {**amount, "commit": made["commit"]}
     kept = json.loads(options.out.read_text()) if options.out and options.out.exists() else asked
     if {name: kept.get(name) for name in asked} != asked:
-        parser.error(f"{options.out} has other numbers of mutations or another seed; remove it")
+        parser.error(f"{options.out} is of another number of mutations, seed or commit; remove it")
     table: dict[str, dict[str, int]] = kept.get("kinds", {})
     names = [kind.name for kind in kinds() if options.only in kind.name]
     print(f"{'kind':34} {'files':>6} " + " ".join(f"{end:>6}" for end in OUTCOMES))
@@ -248,7 +250,7 @@ def main() -> None:
         if name in table:
             print(row(name, table[name]))
     counts = {name: dict.fromkeys(OUTCOMES, 0) for name in names}
-    for name, end, words in outcomes([n for n in names if n not in table], *asked.values()):
+    for name, end, words in outcomes([n for n in names if n not in table], *amount.values()):
         counts[name][end] += 1
         if words:
             print(f"    {name}: {end}: {words}", flush=True)
@@ -256,7 +258,6 @@ def main() -> None:
             table[name] = counts[name]
             print(row(name, table[name]), flush=True)
             if options.out:
-                made = {"command": "python benchmarks/mutations.py", **facts()}
                 text = json.dumps({**asked, **made, "kinds": table}, indent=1)
                 write_text(options.out, text + "\n")
     total = {end: sum(each[end] for each in table.values()) for end in OUTCOMES}
