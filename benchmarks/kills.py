@@ -7,8 +7,8 @@ making data, working, saving, testing and reporting. Then it is killed, in a sta
 a moment of it that is drawn, and started again by the same command, until it comes to its end,
 whose numbers have to be equal to the bit. (Moments drawn from the whole time would mostly be of the
 start, which takes longest in jobs so small.) Times that are measured differ anyway: of them, those
-that were kept before a kill have to be kept. With --out, the table is written after each job, and
-the same command goes on after the jobs that it has; remove the file to begin again.
+that were kept before a kill have to be kept. With --out, the table is written at each end, and the
+same command goes on after it; remove the file to begin again.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -247,31 +247,37 @@ def finished(job: Job, folder: Path) -> tuple[Outcome, dict[str, float]]:
     return job.outcome(folder), spent
 
 
-def attack(job: Job, folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill a job so many times; by stage how often, and whether every end was the same."""
-    chance = random.Random(f"{job.name} {seed}")
+def attack(
+    job: Job, folder: Path, kills: int, seed: int, before: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Kill a job so many times; at each end, the kills by stage and the ends that were the same.
+
+    `before` is where an earlier attack was stopped.
+    """
+    stages, ends = (Counter(before["stages"]), before["ends"]) if before else (Counter[str](), 0)
     quiet = folder / "quiet"
     quiet.mkdir(parents=True)
     expected, lengths = finished(job, quiet)
-    stages, ends = Counter[str](), 0
     while stages.total() < kills:
+        chance = random.Random(f"{job.name} {seed} {ends}")
         victim = folder / f"victim{ends}"
         victim.mkdir()
         ended, kept = False, job.kept(victim)
         while not ended and stages.total() < kills:
             where = chance.choice(sorted(lengths))
-            where = killed(job, victim, (where, chance.uniform(0.0, lengths[where])))
+            # In its first half: a command that goes on has less to do than the quiet one.
+            where = killed(job, victim, (where, chance.uniform(0.0, lengths[where] / 2)))
             ended = not where
             if where:
                 stages[where] += 1
                 kept = job.kept(victim)
-        found, _ = finished(job, victim)
+        found = job.outcome(victim) if ended else finished(job, victim)[0]
         assert found == expected, f"{job.name}: expected {expected}, got {found}"
         now = job.kept(victim)
         assert kept == {name: now.get(name) for name in kept}, f"{job.name}: lost what it had"
         ends += 1
         shutil.rmtree(victim)
-    return {"kills": stages.total(), "stages": dict(sorted(stages.items())), "ends": ends}
+        yield {"kills": stages.total(), "stages": dict(sorted(stages.items())), "ends": ends}
 
 
 def main() -> None:
@@ -294,13 +300,14 @@ def main() -> None:
     for job in JOBS:
         if options.only not in job.name:
             continue
-        if job.name not in table:
+        count = -(-job.share * options.kills // 100)
+        done = table.get(job.name)
+        if done is None or done["kills"] < count:
             with tempfile.TemporaryDirectory() as folder:
-                count = -(-job.share * options.kills // 100)
-                table[job.name] = attack(job, Path(folder), count, options.seed)
-            if options.out:
-                text = json.dumps({**asked, **made, "jobs": table}, indent=1)
-                write_text(options.out, text + "\n")
+                for table[job.name] in attack(job, Path(folder), count, options.seed, done):
+                    if options.out:
+                        text = json.dumps({**asked, **made, "jobs": table}, indent=1)
+                        write_text(options.out, text + "\n")
         each = table[job.name]
         where = ", ".join(f"{count} {name}" for name, count in each["stages"].items())
         print(f"{job.name:16} {each['kills']:3} kills ({where}), {each['ends']} ends", flush=True)
