@@ -304,7 +304,8 @@ def main() -> None:
         done = table.get(job.name)
         if done is None or done["kills"] < count:
             with tempfile.TemporaryDirectory() as folder:
-                for table[job.name] in attack(job, Path(folder), count, options.seed, done):
+                for now in attack(job, Path(folder), count, options.seed, done):
+                    table[job.name] = now
                     if options.out:
                         text = json.dumps({**asked, **made, "jobs": table}, indent=1)
                         write_text(options.out, text + "\n")
