@@ -83,7 +83,8 @@ def _errors_about(path: Path, aside: Path) -> Iterator[None]:
         named = Path(str(error.filename)) if error.filename else aside
         if error.errno is None or (aside != named and aside not in named.parents):
             raise
-        raise type(error)(error.errno, error.strerror, str(path)) from error
+        # Libraries add what is of no use to a person, such as HDF5 addresses in memory.
+        raise type(error)(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 def _flush(path: Path) -> None:
