@@ -83,8 +83,10 @@ def _errors_about(path: Path, aside: Path) -> Iterator[None]:
         named = Path(str(error.filename)) if error.filename else aside
         if error.errno is None or (aside != named and aside not in named.parents):
             raise
-        # Libraries add what is of no use to a person, such as HDF5 addresses in memory.
-        raise type(error)(error.errno, os.strerror(error.errno), str(path)) from error
+        words = error.strerror or ""
+        if "\n" in words:  # HDF5 tells of addresses in memory, which are of no use to a person
+            words = os.strerror(error.errno)
+        raise type(error)(error.errno, words, str(path)) from error
 
 
 def _flush(path: Path) -> None:
