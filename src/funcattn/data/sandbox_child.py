@@ -221,7 +221,7 @@ def _reader(path: str) -> Any:
         return pyvista.OpenFOAMReader(path)
     if ending in (".xdmf", ".xmf"):
         try:
-            return pyvista.XdmfReader(path)  # type: ignore[no-untyped-call]
+            return pyvista.XdmfReader(path)
         except TypeError:  # one without times
             from vtkmodules.vtkIOXdmf2 import vtkXdmfReader
 
