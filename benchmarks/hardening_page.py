@@ -69,8 +69,8 @@ def kills(kept: dict[str, Any]) -> str:
     sums = ["all", *(sum(column) for column in numbers)]
     return f"""## {sums[1]} kills
 
-Commands of profile smoke are killed by `kill -9`, most of them at random moments, and started again
-until they come to their end. Every end had the numbers of the command that nobody disturbed, to the
+Commands of profile smoke are killed by `kill -9` at moments that are drawn, and started again until
+they come to their end. Every end had the numbers of the command that nobody disturbed, to the
 bit: tests, histories and weights of trainings, the samples of data sets, the lines of experiments
 and races. Of the bench, which measures time, what was measured before a kill was kept.
 

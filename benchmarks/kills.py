@@ -2,12 +2,13 @@
 
     python benchmarks/kills.py [--kills 100] [--seed 0] [--only WORDS] [--out results/kills.json]
 
-Each job is run once without interruption. Then it is killed at random moments, and in every third
-round at the first sign of data being made, of a checkpoint being saved, or of a report, and started
-again by the same command, until it comes to its end, whose numbers have to be equal to the bit.
-Times that are measured differ anyway: of them, those that were kept before a kill have to be kept.
-With --out, the table is written after each job, and the same command goes on after the jobs that it
-has; remove the file to begin again.
+Each job is run once without interruption, which tells how long each of its stages takes: starting,
+making data, working, saving, testing and reporting. Then it is killed, in a stage that is drawn, at
+a moment of it that is drawn, and started again by the same command, until it comes to its end,
+whose numbers have to be equal to the bit. (Moments drawn from the whole time would mostly be of the
+start, which takes longest in jobs so small.) Times that are measured differ anyway: of them, those
+that were kept before a kill have to be kept. With --out, the table is written at each end, and the
+same command goes on after it; remove the file to begin again.
 """
 
 import argparse
@@ -22,18 +23,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 Outcome = dict[str, Any]
-SIGNS = {
-    "making data": "**/*.shards",
-    "saving": "**/.*.part*",
-    "testing or report": "**/record.json",
-}
-"""By the stage of a command, files by which it is seen."""
+Files = dict[Path, int]
+"""When each was changed last, in nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -171,26 +169,55 @@ def started(job: Job, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def stage(folder: Path, before: set[Path]) -> str:
-    """Where a job was when it was killed, by what it left that was not there before."""
-    new = set(folder.rglob("*")) - before
+def files(folder: Path) -> Files:
+    """Everything in a folder, also while it is being changed."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = Path(place, name)
+            with suppress(FileNotFoundError):
+                found[path] = path.stat().st_mtime_ns
+    return found
+
+
+def stage(before: Files, now: Files) -> str:
+    """Where a job is, by what is in its folder and was not, or was otherwise, when it started."""
+    new = {path for path, changed in now.items() if before.get(path) != changed}
     if not new:
         return "starting"
-    for name, sign in SIGNS.items():
-        if new & set(folder.glob(sign)):
-            return name
-    return "at work"
+    if any(path.suffix == ".shards" for path in now):
+        return "making data"
+    if any(path.name.startswith(".") and ".part" in path.name for path in new):
+        return "saving"
+    # Logs are written when the training is at its end.
+    return "testing or report" if any(path.name == "metrics.csv" for path in now) else "at work"
 
 
-def killed(job: Job, folder: Path, pause: float, sign: str) -> str:
-    """Kill a job after some time, or at a sign; the stage it was in, or empty if it had ended."""
-    before = set(folder.rglob("*"))
+def watched(
+    process: "subprocess.Popen[str]", folder: Path, aim: tuple[str, float] = ("", 0.0)
+) -> dict[str, float]:
+    """Seconds by stage, until the job ends, or has spent so many in one stage."""
+    before = files(folder)
+    spent: dict[str, float] = {}
+    clock = time.monotonic()
+    where, moment = aim
+    while process.poll() is None and spent.get(where, -1.0) < moment:
+        now = stage(before, files(folder))
+        passed = time.monotonic() - clock
+        clock += passed
+        spent[now] = spent.get(now, 0.0) + passed
+        time.sleep(0.001)
+    return spent
+
+
+def killed(job: Job, folder: Path, aim: tuple[str, float]) -> str:
+    """Kill a job in a stage, after so many seconds of it; where it was, or empty if it had ended.
+
+    A stage may be short: where it is over before the kill, the next one is where the job was.
+    """
+    before = files(folder)
     process = started(job, folder)
-    hopeless = time.monotonic() + (300 if sign else pause)
-    while process.poll() is None and time.monotonic() < hopeless:
-        if sign and set(folder.glob(sign)) - before:
-            break
-        time.sleep(0.001 if sign else 0.01)
+    watched(process, folder, aim)
     with_id = process.pid
     process.kill()
     said, _ = process.communicate()
@@ -199,7 +226,7 @@ def killed(job: Job, folder: Path, pause: float, sign: str) -> str:
         assert time.monotonic() < deadline, f"{job.name}: a child process outlived its parent"
         time.sleep(0.01)
     assert process.returncode in (0, -signal.SIGKILL), f"{job.name}: {said}"
-    return stage(folder, before) if process.returncode else ""
+    return stage(before, files(folder)) if process.returncode else ""
 
 
 def alive(group: int) -> bool:
@@ -211,42 +238,46 @@ def alive(group: int) -> bool:
     return True
 
 
-def finished(job: Job, folder: Path) -> Outcome:
-    """What a job comes to when nothing happens to it any more."""
+def finished(job: Job, folder: Path) -> tuple[Outcome, dict[str, float]]:
+    """What a job comes to when nothing happens to it any more, and how long each stage takes."""
     process = started(job, folder)
+    spent = watched(process, folder)
     said, _ = process.communicate()
     assert process.returncode == 0, f"{job.name}: {said}"
-    return job.outcome(folder)
+    return job.outcome(folder), spent
 
 
-def attack(job: Job, folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill a job so many times; by stage how often, and whether every end was the same."""
-    chance = random.Random(f"{job.name} {seed}")
+def attack(
+    job: Job, folder: Path, kills: int, seed: int, before: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Kill a job so many times; at each end, the kills by stage and the ends that were the same.
+
+    `before` is where an earlier attack was stopped.
+    """
+    stages, ends = (Counter(before["stages"]), before["ends"]) if before else (Counter[str](), 0)
     quiet = folder / "quiet"
     quiet.mkdir(parents=True)
-    begun = time.monotonic()
-    expected = finished(job, quiet)
-    length = time.monotonic() - begun
-    stages, ends, number = Counter[str](), 0, 0
+    expected, lengths = finished(job, quiet)
     while stages.total() < kills:
+        chance = random.Random(f"{job.name} {seed} {ends}")
         victim = folder / f"victim{ends}"
         victim.mkdir()
         ended, kept = False, job.kept(victim)
         while not ended and stages.total() < kills:
-            number += 1
-            sign = chance.choice([*SIGNS.values()]) if number % 3 == 0 else ""
-            where = killed(job, victim, chance.uniform(0, length), sign)
+            where = chance.choice(sorted(lengths))
+            # In its first half: a command that goes on has less to do than the quiet one.
+            where = killed(job, victim, (where, chance.uniform(0.0, lengths[where] / 2)))
             ended = not where
             if where:
                 stages[where] += 1
                 kept = job.kept(victim)
-        found = finished(job, victim)
+        found = job.outcome(victim) if ended else finished(job, victim)[0]
         assert found == expected, f"{job.name}: expected {expected}, got {found}"
         now = job.kept(victim)
         assert kept == {name: now.get(name) for name in kept}, f"{job.name}: lost what it had"
         ends += 1
         shutil.rmtree(victim)
-    return {"kills": stages.total(), "stages": dict(sorted(stages.items())), "ends": ends}
+        yield {"kills": stages.total(), "stages": dict(sorted(stages.items())), "ends": ends}
 
 
 def main() -> None:
@@ -260,23 +291,24 @@ def main() -> None:
     from funcattn.files import write_text
     from funcattn.provenance import facts
 
-    asked = {"seed": options.seed, "of": options.kills}
+    made = {"command": "python benchmarks/kills.py", **facts()}
+    asked = {"seed": options.seed, "of": options.kills, "commit": made["commit"]}
     kept = json.loads(options.out.read_text()) if options.out and options.out.exists() else asked
     if {name: kept.get(name) for name in asked} != asked:
-        parser.error(f"{options.out} has another number of kills or another seed; remove it")
+        parser.error(f"{options.out} is of another number of kills, seed or commit; remove it")
     table: dict[str, dict[str, Any]] = kept.get("jobs", {})
     for job in JOBS:
         if options.only not in job.name:
             continue
-        if job.name not in table:
+        count = -(-job.share * options.kills // 100)
+        done = table.get(job.name)
+        if done is None or done["kills"] < count:
             with tempfile.TemporaryDirectory() as folder:
-                count = -(-job.share * options.kills // 100)
-                table[job.name] = attack(job, Path(folder), count, options.seed)
-            if options.out:
-                made = {"command": "python benchmarks/kills.py", **facts()}
-                write_text(
-                    options.out, json.dumps({**asked, **made, "jobs": table}, indent=1) + "\n"
-                )
+                for now in attack(job, Path(folder), count, options.seed, done):
+                    table[job.name] = now
+                    if options.out:
+                        text = json.dumps({**asked, **made, "jobs": table}, indent=1)
+                        write_text(options.out, text + "\n")
         each = table[job.name]
         where = ", ".join(f"{count} {name}" for name, count in each["stages"].items())
         print(f"{job.name:16} {each['kills']:3} kills ({where}), {each['ends']} ends", flush=True)

@@ -83,7 +83,10 @@ def _errors_about(path: Path, aside: Path) -> Iterator[None]:
         named = Path(str(error.filename)) if error.filename else aside
         if error.errno is None or (aside != named and aside not in named.parents):
             raise
-        raise type(error)(error.errno, error.strerror, str(path)) from error
+        words = error.strerror or ""
+        if "\n" in words:  # HDF5 tells of addresses in memory, which are of no use to a person
+            words = os.strerror(error.errno)
+        raise type(error)(error.errno, words, str(path)) from error
 
 
 def _flush(path: Path) -> None:

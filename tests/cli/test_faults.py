@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -124,6 +125,72 @@ def test_a_full_disk_is_said_with_the_file_and_leaves_no_part_of_it(
     assert not list(tmp_path.rglob("*.part*"))
     code, _, complaint = call(*words)
     assert code == 0, complaint
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 32 MB, where this process may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command_line = ["mount", "-t", "tmpfs", "-o", "size=32m", "none", str(disk)]
+    mounted = shutil.which("mount") and subprocess.run(command_line, capture_output=True)
+    if not mounted or mounted.returncode:
+        pytest.skip("mounting a small disk is not permitted here, or not possible")
+    yield disk
+    os.chdir("/")
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path, room: int) -> Path:
+    """A file that leaves so many bytes of a disk."""
+    filler = disk / "filler"
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    with filler.open("wb") as stream:
+        stream.write(bytes(free - room))
+    return filler
+
+
+@pytest.mark.skipif(os.name == "nt", reason="disks are mounted as POSIX systems do it")
+@pytest.mark.parametrize(
+    ("name", "room"),
+    [
+        *((name, 0) for name in WRITES if "predict" in name),
+        *(
+            pytest.param(name, room, marks=pytest.mark.full)
+            for name in WRITES
+            if "predict" not in name
+            for room in (0, 2**14, 2**17)
+        ),
+    ],
+)
+def test_a_disk_that_is_full_loses_nothing(
+    call: Call,
+    refused: Refused,
+    run: Path,
+    store: Store,
+    small_disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    room: int,
+) -> None:
+    """A real one, unlike that above: it fails at whatever call comes to its end."""
+    given = grid_input(small_disk.parent / "in.npz")
+    words = [{"RUN": run, "in.npz": given}.get(str(word), word) for word in WRITES[name]]
+    if name in ("train", "generate", "report"):
+        words += ["--cache", store.folder if name != "generate" else small_disk / "data"]
+    monkeypatch.chdir(small_disk)
+    filler = fill(small_disk, room)
+    code, out, complaint = call(*words)
+    if code:
+        refused((code, out, complaint), "No space left on device")
+    else:
+        assert room, "a command cannot write to a disk without room"
+    assert not list(small_disk.rglob("*.part*"))
+    filler.unlink()
+    if code:
+        again = [*words, "--resume"] if (small_disk / "run/settings.json").exists() else words
+        code, _, complaint = call(*again)
+        assert code == 0, complaint
 
 
 def _raises(error: Exception) -> Callable[..., None]:

@@ -16,6 +16,7 @@ pytest.importorskip("pyvista")
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import mutated_cases  # noqa: E402
 import mutations  # noqa: E402
 
 KINDS = mutations.kinds()
@@ -32,8 +33,24 @@ def attack(kind: Any, folder: Path, count: int, seed: int) -> Counter[str]:
 def test_a_damaged_file_never_gives_a_bare_error_or_numbers_that_a_checksum_would_catch(
     kind: Any, tmp_path: Path
 ) -> None:
-    counts = attack(kind, tmp_path, 21, seed=1)
-    assert counts["refused"] > 0
+    counts = attack(kind, tmp_path, 14, seed=1)
+    assert kind.unread == (counts["refused"] == 0)
+
+
+def test_no_ending_and_no_layout_that_is_read_is_missing(tmp_path: Path) -> None:
+    """So that whoever adds a reader adds a kind."""
+    from funcattn.data.cases import array_files, folder, layouts, tables
+
+    endings = {kind.suffix for kind in KINDS} | {Path(kind.inside).suffix for kind in KINDS}
+    assert {*folder.SUFFIXES, *tables.PARQUET, ".csv"} <= endings
+    found = set()
+    for number, kind in enumerate(mutated_cases.array_kinds()):
+        if kind.suffix in array_files.SUFFIXES:
+            path = tmp_path / f"{number}{kind.suffix}"
+            kind.write(path)
+            file = array_files.open_arrays(path)
+            found.add(next(cases for fits, cases in layouts._LAYOUTS if fits(file)))
+    assert found == {cases for _, cases in layouts._LAYOUTS}
 
 
 @pytest.mark.full

@@ -23,8 +23,8 @@ import numpy as np
 from funcattn.arrays import Array
 from funcattn.data.foreign import FileError, check_file, memory_budget, most_bytes, reading
 
-CPU_SECONDS = 120.0
-"""So long the reading of one file may compute."""
+CPU_SECONDS = 5.0
+"""So long the reading of a small file may compute, and one second more for each megabyte."""
 _WAIT = 20
 """So many times as long it may take by the clock, on a busy machine or a slow disk."""
 _CHILD = Path(__file__).with_name("sandbox_child.py")
@@ -41,7 +41,7 @@ def read_apart(
     operation: str,
     *arguments: Any,
     expected: str,
-    seconds: float = CPU_SECONDS,
+    seconds: float | None = None,
     memory: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Facts and arrays of a file, read by an operation of `sandbox_child`.
@@ -51,7 +51,7 @@ def read_apart(
         operation: what to do with it.
         arguments: of the operation, after the path.
         expected: what the file should be, in words.
-        seconds: of computing that it may take.
+        seconds: of computing that it may take; by default as many as its size allows.
         memory: bytes that it may take; by default `memory_budget`.
 
     Raises:
@@ -59,6 +59,8 @@ def read_apart(
         FileError: the file is of another kind or damaged, or ended the process.
     """
     check_file(path)
+    if seconds is None:
+        seconds = seconds_for(path.stat().st_size)
     request = {
         "operation": operation,
         "arguments": [str(path.resolve()), *arguments],
@@ -87,6 +89,11 @@ def read_apart(
     return answer["facts"], arrays
 
 
+def seconds_for(size: int) -> float:
+    """How long the reading of so many bytes may compute."""
+    return CPU_SECONDS + size / 1e6
+
+
 def try_hdf5(path: Path, expected: str) -> None:
     """Read an HDF5 file as a whole in the process of its own, once; what it dies of is refused."""
     facts = path.stat()
@@ -95,9 +102,7 @@ def try_hdf5(path: Path, expected: str) -> None:
 
 @lru_cache(maxsize=1024)
 def _tried(path: Path, expected: str, size: int, *_: int) -> None:
-    # Unpacking may take long where there is much to unpack.
-    seconds = CPU_SECONDS + size / 1e6
-    read_apart(path, "hdf5_try", most_bytes(size), expected=expected, seconds=seconds)
+    read_apart(path, "hdf5_try", most_bytes(size), expected=expected)
 
 
 class _Child:

@@ -216,25 +216,38 @@ def _beside(name: str) -> Any:
 def _reader(path: str) -> Any:
     import pyvista
 
+    ending = Path(path).suffix.lower()
     if path.lower().endswith("controldict"):
         return pyvista.OpenFOAMReader(path)
-    try:
-        return pyvista.get_reader(path)  # type: ignore[no-untyped-call]
-    except TypeError:
-        if not path.lower().endswith((".xdmf", ".xmf")):
-            raise
-        return _TimelessXdmf(path)
+    if ending in (".xdmf", ".xmf"):
+        try:
+            return pyvista.XdmfReader(path)
+        except TypeError:  # one without times
+            from vtkmodules.vtkIOXdmf2 import vtkXdmfReader
+
+            return _Timeless(vtkXdmfReader(), path)
+    if ending == ".pvts":
+        from vtkmodules.vtkIOXML import vtkXMLPStructuredGridReader
+
+        return _Timeless(vtkXMLPStructuredGridReader(), path)
+    if ending == ".g" and _is_exodus(path):
+        return pyvista.ExodusIIReader(path)
+    return pyvista.get_reader(path)  # type: ignore[no-untyped-call]
 
 
-class _TimelessXdmf:
-    """An XDMF file without times, which PyVista's own reader does not take."""
+def _is_exodus(path: str) -> bool:
+    """Whether a file is NetCDF; PyVista takes the ending .g for another format's."""
+    with open(path, "rb") as stream:
+        return stream.read(4)[:3] in (b"CDF", b"\x89HD")
+
+
+class _Timeless:
+    """What VTK reads and PyVista has no reader for."""
 
     time_values = ()
 
-    def __init__(self, path: str) -> None:
-        from vtkmodules.vtkIOXdmf2 import vtkXdmfReader
-
-        self.reader = vtkXdmfReader()
+    def __init__(self, reader: Any, path: str) -> None:
+        self.reader = reader
         self.reader.SetFileName(path)
 
     def read(self) -> Any:

@@ -122,7 +122,10 @@ def test_exodus_and_xdmf_files_are_read(tmp_path: Path) -> None:
 
     block = pyvista.ImageData(dimensions=(3, 4, 5)).cast_to_unstructured_grid()
     block["u"] = np.arange(60.0)
-    for writer, name in ((vtkExodusIIWriter(), "a.exo"), (vtkXdmfWriter(), "b.xdmf")):
+    names = (("a.exo", vtkExodusIIWriter), ("a.g", vtkExodusIIWriter), ("b.xdmf", vtkXdmfWriter),
+             ("c.xmf", vtkXdmfWriter))  # fmt: skip
+    for name, kind in names:
+        writer = kind()
         writer.SetFileName(str(tmp_path / name))
         writer.SetInputData(block)
         writer.Write()
@@ -130,6 +133,21 @@ def test_exodus_and_xdmf_files_are_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.sort(case["u"]), np.arange(60.0))
         assert case.weights is not None
         assert case.weights.sum() == pytest.approx(24.0)
+
+
+@pytest.mark.parametrize("kind", ["Unstructured", "Structured", "Rectilinear"])
+def test_pieces_in_a_folder_are_one_case(kind: str, tmp_path: Path) -> None:
+    from vtkmodules import vtkIOParallelXML
+
+    block = pyvista.ImageData(dimensions=(3, 4, 5))
+    block["u"] = np.arange(60.0)
+    writer = getattr(vtkIOParallelXML, f"vtkXMLP{kind}GridWriter")()
+    writer.SetFileName(str(tmp_path / f"a.pvt{kind[0].lower()}"))
+    writer.SetInputData(getattr(block, f"cast_to_{kind.lower()}_grid")())
+    writer.Write()
+    (case,) = open_folder(tmp_path)
+    np.testing.assert_array_equal(case["u"], np.arange(60.0))
+    assert case.grid == (None if kind == "Unstructured" else (5, 4, 3))
 
 
 GMSH_4 = """$MeshFormat

@@ -261,8 +261,8 @@ def _in_folder(folder: Path) -> list[Path]:
         cases = [each for each in entries if each.is_dir() and meshes.is_openfoam(each)]
         if cases and not files:
             return sorted(cases, key=_order)
-        # A list of a series names the other files.
-        for lists in (".pvd", ".series"):
+        # A list of a series, or of pieces, names the other files.
+        for lists in (".pvd", ".series", ".pvtu", ".pvts", ".pvtr", ".vtm"):
             if any(each.suffix == lists for each in files):
                 files = [each for each in files if each.suffix == lists]
         # The numbers of an XDMF file are in an HDF5 file beside it.

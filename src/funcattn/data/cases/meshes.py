@@ -3,6 +3,7 @@
 PyVista runs in a process of its own, because damaged files may end it; see `funcattn.data.sandbox`.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import numpy as np
 from funcattn.arrays import Array
 from funcattn.data.cases.case import Case, Cells, mesh_weights
 from funcattn.data.foreign import FileError, check_file, reading
-from funcattn.data.sandbox import read_apart
+from funcattn.data.sandbox import read_apart, seconds_for
 
 ONE_TIME = (
     *(".vtu", ".vtk", ".vtp", ".vts", ".vtr", ".vti", ".vtm", ".vtkhdf"),
@@ -22,6 +23,9 @@ ONE_TIME = (
 )
 SERIES = (".pvd", ".series", ".xdmf", ".xmf", ".e", ".ex2", ".exo", ".exii", ".g", ".cgns", ".case")
 SUFFIXES = (*ONE_TIME, *SERIES, ".foam")
+_NAMING = (*SERIES, ".vtm", ".pvtu", ".pvts", ".pvtr", ".foam", "")
+"""Files whose numbers may lie in other files; the last are those of OpenFOAM."""
+_MOST_BESIDE = 10_000
 _EXPECTED = "a mesh that PyVista reads"
 
 
@@ -58,7 +62,7 @@ def read_mesh(path: str | Path, *, series: bool | None = None, name: str | None 
         return read_mesh_series([each for each, _ in parts], name, [time for _, time in parts])
     if path.suffix not in SERIES and not openfoam:
         return _case(path, name, *_step(file, None))
-    facts, _ = read_apart(file, "mesh_times", expected=_EXPECTED)
+    facts, _ = read_apart(file, "mesh_times", expected=_EXPECTED, seconds=_seconds(file))
     times: list[float] = facts["times"]
     if not times:
         return _case(path, name, *_step(file, None))
@@ -99,7 +103,16 @@ def _paraview_series(path: Path) -> list[tuple[Path, float]]:
 
 
 def _step(file: Path, step: int | None) -> tuple[dict[str, Any], dict[str, Array]]:
-    return read_apart(file, "mesh_read", step, expected=_EXPECTED)
+    return read_apart(file, "mesh_read", step, expected=_EXPECTED, seconds=_seconds(file))
+
+
+def _seconds(file: Path) -> float:
+    """How long reading may compute: many a file only names others, in its folder or below."""
+    if file.suffix not in _NAMING:
+        return seconds_for(file.stat().st_size)
+    folder = file.parents[1] if file.name == "controlDict" else file.parent
+    beside = itertools.islice(folder.rglob("*"), _MOST_BESIDE)
+    return seconds_for(sum(each.stat().st_size for each in beside if each.is_file()))
 
 
 def _case(path: Path, name: str, facts: dict[str, Any], arrays: dict[str, Array]) -> Case:

@@ -15,6 +15,8 @@ from funcattn.data.foreign import FileError, check_file, read_text, reading
 from funcattn.data.sandbox import read_apart
 
 Column = Floats | list[str]
+PARQUET = (".parquet", ".pq")
+"""Endings of such files; all others are taken for CSV."""
 
 
 def read_table(path: str | Path) -> dict[str, Column]:
@@ -29,7 +31,7 @@ def read_table(path: str | Path) -> dict[str, Column]:
     """
     path = Path(path)
     check_file(path)
-    if path.suffix.lower() in (".parquet", ".pq"):
+    if path.suffix.lower() in PARQUET:
         facts, arrays = read_apart(path, "parquet_read", expected="a Parquet table")
         columns: dict[str, Column] = {**arrays, **facts["words"]}
         return {name: columns[name] for name in facts["order"]}
