@@ -9,6 +9,7 @@
 
 #include "products.h"
 #include "softmax.h"
+#include "orthogonal.h"
 
 enum { BLOCK = 96 };
 
@@ -271,5 +272,53 @@ void sum_backward(const call *q, size first, size last, int known, const gradien
         } else if (!q->field) {
             for (size i = 0; i < at.count * q->c; i++) d_x[i] += d_field[i];
         }
+    }
+}
+
+/* Rows `first` to before `last` of C (. x width) = A B + bias. A has any strides, B (depth x width) contiguous rows.
+   room: for B, packed, or NULL where B is long: it is then packed piece by piece. */
+void multiply(size first, size last, size width, size depth, const float *a, size a_row, size a_column, const float *b,
+              const float *bias, float *c, float *room) {
+    const size step = room ? BLOCK : last - first;
+    if (room) pack(b, width, depth, width, room);
+    const right factor = {b, width, room, width};
+    for (size i = first; i < last; i += step) {
+        const size count = last - i < step ? last - i : step;
+        float *const to = c + i * width;
+        if (bias)
+            for (size j = 0; j < count; j++) memcpy(to + j * width, bias, width * sizeof(float));
+        product(count, width, depth, (strided){a + i * a_row, a_row, a_column}, factor, to, width, bias != NULL);
+    }
+}
+
+/* Matrices `first` to before `last` of `stack` (k x rows x width, complex numbers as pairs), each over its norm and
+   then through the steps of Newton and Schulz with coefficients abc; where they are tall, by their transposes. */
+size room_for_orthogonal(size rows, size width) {
+    const size small = rows < width ? rows : width;
+    return 8 * rows * width + 6 * small * small;
+}
+
+void orthogonalise(size first, size last, size rows, size width, int pairs, int steps, const float *abc, float least,
+                   float *stack, float *room) {
+    const size area = rows * width, tall = rows > width;
+    float *const re = room, *const im = pairs ? re + area : NULL, *const aside = re + 2 * area;
+    for (size k = first; k < last; k++) {
+        float *const matrix = stack + k * area * (pairs ? 2 : 1);
+        double squares = 0;
+        for (size i = 0; i < area * (pairs ? 2 : 1); i++) squares += (double)matrix[i] * matrix[i];
+        const float norm = (float)__builtin_sqrt(squares), scale = 1.0f / (norm > least ? norm : least);
+        for (size i = 0; i < rows; i++)
+            for (size j = 0; j < width; j++) {
+                const size from = i * width + j, to = tall ? j * rows + i : from;
+                re[to] = scale * matrix[pairs ? 2 * from : from];
+                if (im) im[to] = scale * matrix[2 * from + 1];
+            }
+        newton_schulz(tall ? width : rows, tall ? rows : width, steps, abc, re, im, aside);
+        for (size i = 0; i < rows; i++)
+            for (size j = 0; j < width; j++) {
+                const size to = i * width + j, from = tall ? j * rows + i : to;
+                matrix[pairs ? 2 * to : to] = re[from];
+                if (im) matrix[2 * to + 1] = im[from];
+            }
     }
 }
