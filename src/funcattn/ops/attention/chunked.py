@@ -8,9 +8,10 @@ For a learned partition of unity, with the maps of a layer folded into few (`loc
     out   = [Phi_1 M_1, ..., Phi_h M_h] O^T + o         (n c)
 
 There is one pass over the points for T (`passes.sum_forward`) and one for the result
-(`passes.lift_forward`), in C where a compiler was found (`native_passes.py`). The gradient takes two passes as well: `lift_backward` gives that of M,
+(`passes.lift_forward`). The gradient takes two passes as well: `lift_backward` gives that of M,
 autograd takes it through the middle to that of T, and `sum_backward` gives the rest, from T and
-from the lift at once, so that Phi is met twice only. All of it is one operation to autograd.
+from the lift at once, so that Phi is met twice only. All of it is one operation to autograd. Where
+the machine has a compiler, the passes are done in C (`native_passes.py`).
 
 Phi is computed again on every pass, or stored on the first, or stored at some of the points; that
 changes no bit of the result.

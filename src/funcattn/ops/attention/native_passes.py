@@ -9,9 +9,7 @@ Axes: as in `passes.py`.
 
 import ctypes
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -22,6 +20,7 @@ from funcattn.ops.attention.local_maps import AtPoints
 from funcattn.ops.attention.passes import Lifted
 from funcattn.ops.buffers import buffers
 from funcattn.ops.native import Library, library
+from funcattn.ops.native.products import in_threads, plain_tensors_only
 
 _BLOCK = 96
 """Points that C works on at once, as in its file."""
@@ -79,7 +78,12 @@ def _functions() -> Library | None:
 
 def can_do(x: Tensor) -> bool:
     """Whether there is a library, and it knows the features' kind."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and _functions() is not None
+    return (
+        x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and plain_tensors_only()
+        and _functions() is not None
+    )
 
 
 def store_for(points: AtPoints, most: int, *, output: Tensor | None, gradient: bool) -> Store:
@@ -138,9 +142,7 @@ def lift_forward(
     return out
 
 
-def lift_backward(
-    points: AtPoints, lifted: Lifted, store: Store
-) -> tuple[Tensor, Tensor | None]:
+def lift_backward(points: AtPoints, lifted: Lifted, store: Store) -> tuple[Tensor, Tensor | None]:
     """The gradients of the coefficients and of the output's map: the first pass back."""
     done = _Pass.of_lifted(points, store, lifted)
     q, output = done.call, lifted.output
@@ -281,22 +283,15 @@ class _Pass:
         functions.pack_maps(self.call)
         each = functions.room_for(self.call)
         room = buffers.take(each * self.threads, self._like)
-        edges = [self._units * i // self.threads for i in range(self.threads + 1)]
-        work = [
-            (functions, thread, first, last, room[thread * each :].data_ptr())
-            for thread, (first, last) in enumerate(pairwise(edges))
-        ]
-        if len(work) == 1:
-            some(*work[0])
-        else:
-            list(_threads(len(work)).map(lambda one: some(*one), work))
+        start = room.data_ptr()
+
+        def part(given: tuple[int, tuple[int, int]]) -> None:
+            thread, (first, last) = given
+            some(functions, thread, first, last, start + 4 * thread * each)
+
+        in_threads(part, self._units, self.threads)
         buffers.give(packed)
         buffers.give(room)
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="funcattn-pass")
 
 
 def _summed(by_threads: Tensor) -> Tensor:
