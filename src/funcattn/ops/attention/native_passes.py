@@ -173,7 +173,7 @@ def sum_backward(
     lifted: None where there was no lift.
     """
     if lifted is None:
-        done = _Pass(points, store, weights=point_weights)
+        done = _Pass(points, store, weights=point_weights, backward=True)
     else:
         done = _Pass.of_lifted(points, store, lifted, weights=point_weights)
     q, x = done.call, points.x
