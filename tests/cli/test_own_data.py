@@ -104,10 +104,12 @@ def test_the_cores_that_are_free_are_used(monkeypatch: pytest.MonkeyPatch) -> No
     for load in (0.3, 4.6, 40.0):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
         found.append(_threads(commands.Fit))
-    assert found == [6, 3, 1]
-    assert _threads(commands.Train) == 1
+    said = "of 8 cores are free; OMP_NUM_THREADS sets another number"
+    assert found == [(6, f"6 {said}"), (3, f"3 {said}"), (1, f"1 {said}")]
+    assert _threads(commands.Train) == found[-1]
+    assert _threads(commands.Race) == (1, "it compares")
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert _threads(commands.Fit) == _threads(commands.Train) == 5
+    assert _threads(commands.Fit) == _threads(commands.Race) == (5, "OMP_NUM_THREADS says so")
 
 
 @pytest.mark.parametrize(

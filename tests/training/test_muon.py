@@ -5,6 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from funcattn.models.fno import FNO
+from funcattn.ops import native
+from funcattn.ops.native import orthogonal
 from funcattn.training.checkpoint import optimiser_document, optimiser_tensors, restore_optimiser
 from funcattn.training.muon import BatchedMuon, Matrices, matrices_of, orthogonalised
 
@@ -112,6 +114,25 @@ def test_a_stack_is_its_matrices_one_by_one(
         expected = orthogonalised((matrix.mH if tall else matrix)[None])[0]
         expected = expected.mH * (matrix.shape[0] / matrix.shape[1]) ** 0.5 if tall else expected
         torch.testing.assert_close(step, -expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("paired", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 5, 12), (2, 40, 9), (1, 1, 7)], ids=str)
+def test_in_c_it_is_the_same_to_rounding(
+    shape: tuple[int, int, int], paired: bool, generator: torch.Generator
+) -> None:
+    if native.library() is None:
+        pytest.skip(f"no C: {native.why_not()}")
+    dtype = torch.complex64 if paired else torch.float32
+    stack = torch.randn(shape, dtype=dtype, generator=generator)
+    stack[0] *= 1e-12  # below the least norm
+    tall = shape[1] > shape[2]
+    wide = stack.to(torch.complex128 if paired else torch.float64)
+    expected = orthogonalised(wide.mH if tall else wide)
+    expected = expected.mH if tall else expected
+    assert orthogonal.can_do(stack)
+    orthogonal.orthogonalise(stack, 5, (3.4445, -4.775, 2.0315), 1e-7)
+    torch.testing.assert_close(stack.to(expected.dtype), expected, rtol=0, atol=2e-5)
 
 
 def test_it_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(generator: torch.Generator) -> None:

@@ -8,10 +8,10 @@ from typing import Any, get_args
 import tyro
 
 from funcattn._version import __version__
-from funcattn.cli.commands import DONE_IN, ON_OWN_DATA, Command
+from funcattn.cli.commands import DONE_IN, ON_FREE_CORES, SAY_THREADS, Command
 from funcattn.cli.guard import one_line_errors
 from funcattn.cli.terminal import console
-from funcattn.processes import free_cores
+from funcattn.processes import free_cores, rank
 
 
 @one_line_errors
@@ -25,19 +25,25 @@ def main() -> None:
     command: Any = getattr(done_in, type(asked).__name__)
     import torch
 
-    torch.set_num_threads(_threads(type(asked)))
+    threads, why = _threads(type(asked))
+    torch.set_num_threads(threads)
+    if isinstance(asked, SAY_THREADS) and rank() == 0:
+        console().print(f"[dim]computing with {threads} thread{'s' * (threads > 1)}: {why}[/]")
     command(**vars(asked)).run(rest, console())
 
 
-def _threads(command: type) -> int:
-    """Those of OMP_NUM_THREADS; else, of commands on own data, as many as there are free cores.
+def _threads(command: type) -> tuple[int, str]:
+    """How many, and why: those of OMP_NUM_THREADS, else as many as there are free cores.
 
-    Threads of one process that fight for busy cores are slower than one thread. Benchmarks are
-    trained with one, so that their numbers are the same everywhere.
+    Threads of one process that fight for busy cores are slower than one thread. Commands that
+    compare have one.
     """
     if "OMP_NUM_THREADS" in os.environ:
-        return int(os.environ["OMP_NUM_THREADS"])
-    return free_cores() if command in ON_OWN_DATA else 1
+        return int(os.environ["OMP_NUM_THREADS"]), "OMP_NUM_THREADS says so"
+    if command not in ON_FREE_CORES:
+        return 1, "it compares"
+    free, there = free_cores(), os.cpu_count() or 1
+    return free, f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
 
 
 def _asked(words: list[str]) -> tuple[Any, list[str]]:

@@ -4,7 +4,6 @@ Nothing here is heavy to import, so that help and tab completion come at once. W
 by the class of the same name in the module of `DONE_IN`, which is imported when it is needed.
 """
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,12 +11,13 @@ from typing import Annotated, Literal
 import tyro
 
 from funcattn.cli.terminal import CACHE
+from funcattn.processes import free_cores
 from funcattn.settings import Preset, Profile
 
 Name = Annotated[str, tyro.conf.Positional]
 File = Annotated[Path, tyro.conf.Positional]
 Output = Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-WORKERS = os.cpu_count() or 1
+WORKERS = free_cores()
 HOME = Path("runs/reproduce")
 """Of what `reproduce` makes, unless its options name other places."""
 
@@ -473,5 +473,8 @@ DONE_IN: dict[type, str] = {
     Export: "export",
 }
 """Modules of this package."""
-ON_OWN_DATA = (Fit, Predict, Report)
-"""They use all cores that are free."""
+ON_FREE_CORES = (Fit, Predict, Report, Train, Evaluate)
+"""They use all cores that are free. Others compare, and compute with one thread, so that their
+numbers and times mean the same everywhere."""
+SAY_THREADS = (Fit, Train)
+"""Those that take long say with how many threads."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from torch import nn
 
 from funcattn.nn.attentions import ATTENTIONS
+from funcattn.nn.linear import with_fast_products
 from funcattn.problem import Problem
 from funcattn.registry import Registry
 from funcattn.settings import NetworkSettings, Profile
@@ -161,4 +162,4 @@ def build_model(name: str, settings: NetworkSettings, problem: Problem) -> nn.Mo
             f"network: expected {form.settings.__name__} for {name!r}, got "
             f"{type(settings).__name__}; take them from the network's entry in MODELS"
         )
-    return form.build(settings, problem)
+    return with_fast_products(form.build(settings, problem))

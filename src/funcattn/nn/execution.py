@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from funcattn.nn.bases import LearnedBasis
 from funcattn.nn.feature_maps import Pointwise
+from funcattn.nn.linear import Linear as PackageLinear
 from funcattn.nn.points import Points
 from funcattn.ops import Projection, ProjectionName
 from funcattn.ops.attention.local_maps import Linear, LocalMaps
@@ -63,7 +64,7 @@ class Parts:
             isinstance(features, Pointwise) for features in (basis.features, *self.fields)
         ):
             return "its maps at the points are not point-wise"
-        if type(output) is not nn.Linear:
+        if type(output) not in (nn.Linear, PackageLinear):
             return "its output map is not linear"
         if torch.compiler.is_compiling():
             return "it is compiled or exported"

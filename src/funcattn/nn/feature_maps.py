@@ -4,6 +4,7 @@ All are called as `feature_map(x, points)` with x (b n c), and built as `feature
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -12,16 +13,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from funcattn.nn.linear import Linear
 from funcattn.nn.points import Points, per_dimension
 
 FeatureMap = Callable[[int, int], nn.Module]
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_MOST_TAPS = {False: 8, True: 1}
+"""How many times the taps of a stencil a convolution may have that takes its place between grid
+points, for stencils with one channel and for those that mix all of them, where a tap is a product.
+"""
 
 
-def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, bias: bool = True) -> Linear:
     """A linear map that starts as the paper's do: truncated normal of deviation 0.02, bias 0."""
-    layer = nn.Linear(inputs, outputs, bias=bias)
+    layer = Linear(inputs, outputs, bias=bias)
     nn.init.trunc_normal_(layer.weight, std=0.02)
     if bias:
         nn.init.zeros_(layer.bias)
@@ -125,6 +131,13 @@ def stencil(
     if all(abs(step - round(step)) < 1e-6 <= round(step) for step in steps):
         whole = [round(step) for step in steps]
         return stencil_on_points(u, weight, bias, steps=whole, periodic=periodic)
+    reached = [math.ceil(step) for step in steps]
+    taps = math.prod(2 * points + 1 for points in reached)
+    fits = all(points < n for points, n in zip(reached, u.shape[1:-1], strict=True))
+    if fits and taps <= _MOST_TAPS[weight.shape[1] > 1] * 3 ** len(steps):
+        taken = interpolating(weight, steps)
+        ones = [1] * len(steps)
+        return stencil_on_points(u, taken, bias, steps=ones, periodic=periodic, reached=reached)
     return stencil_between_points(u, weight, bias, steps=steps, periodic=periodic)
 
 
@@ -142,11 +155,37 @@ def stencil_between_points(
     return out
 
 
+def interpolating(
+    weight: Float[Tensor, "k i *taps"], steps: Sequence[float]
+) -> Float[Tensor, "k i *more"]:
+    """The taps on grid points that do what these do between them.
+
+    A neighbour between two points is a mean of both. Beyond the ends that holds too, as the field
+    goes on with its last value, or comes round.
+    """
+    for axis, step in enumerate(steps, start=2):
+        reached = math.ceil(step)
+        place = torch.tensor([-step, 0.0, step], dtype=torch.float64)
+        points = torch.arange(-reached, reached + 1, dtype=torch.float64)
+        means = (1 - (points - place[:, None]).abs()).clamp(min=0)  # (3, 2 reached + 1)
+        weight = torch.tensordot(weight, means.to(weight), dims=([axis], [0])).movedim(-1, axis)
+    return weight
+
+
 def stencil_on_points(
-    u: Tensor, weight: Tensor, bias: Tensor | None, *, steps: Sequence[int], periodic: bool
+    u: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    steps: Sequence[int],
+    periodic: bool,
+    reached: Sequence[int] | None = None,
 ) -> Tensor:
-    """Neighbours that fall on grid points: a dilated convolution, the fast case."""
-    padding = [step for step in reversed(steps) for _ in range(2)]
+    """Neighbours that fall on grid points: a dilated convolution, the fast case.
+
+    reached: points to the outermost tap on each axis; one step, by default.
+    """
+    padding = [points for points in reversed(reached or steps) for _ in range(2)]
     padded = F.pad(u.movedim(-1, 1), padding, mode="circular" if periodic else "replicate")
     groups = u.shape[-1] // weight.shape[1]
     convolution = CONVOLUTIONS[len(steps)]

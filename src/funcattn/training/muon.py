@@ -12,9 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from funcattn.models.matrices import matrices_for_muon, stacks_for_muon
+from funcattn.ops.native import orthogonal as native
 
 _COEFFICIENTS = (3.4445, -4.775, 2.0315)
 """Of the quintic iteration, as in the published optimiser."""
+_LEAST = 1e-7
+"""Norms that matrices are divided by are at least this."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,23 @@ class Matrices:
             return values.movedim(self.outputs, 0).flatten(1).unsqueeze(0)
         stacked = values.movedim((self.outputs, self.inputs), (-2, -1))
         return stacked.reshape(-1, *stacked.shape[-2:])
+
+    def as_it_stands(self, parameter: Tensor) -> Tensor | None:
+        """A view of a contiguous parameter as a stack, of its matrices or of their transposes.
+
+        None where its matrices are not in the last axes.
+        """
+        axes = parameter.ndim - self.paired
+        if self.inputs is None or {self.outputs % axes, self.inputs % axes} != {axes - 2, axes - 1}:
+            return None
+        values = torch.view_as_complex(parameter) if self.paired else parameter
+        return values.view(-1, *values.shape[-2:])
+
+    def sizes(self, parameter: Tensor) -> tuple[int, int]:
+        """Outputs and inputs of a matrix."""
+        shape = parameter.shape[:-1] if self.paired else parameter.shape
+        outputs = shape[self.outputs]
+        return outputs, shape.numel() // outputs if self.inputs is None else shape[self.inputs]
 
     def write(self, stack: Tensor, like: Tensor) -> Tensor:
         """A stack with the axes of the parameter that it belongs to."""
@@ -117,7 +137,14 @@ class BatchedMuon(torch.optim.Optimizer):
                 state["momentum_buffer"] = torch.zeros_like(parameter.grad)
             buffer = state["momentum_buffer"]
             buffer.lerp_(parameter.grad, 1 - group["momentum"])
-            stack = how.read(parameter.grad.lerp(buffer, group["momentum"]))
+            update = parameter.grad.lerp(buffer, group["momentum"])
+            stands = how.as_it_stands(update) if update.is_contiguous() else None
+            if stands is not None and native.can_do(stands):
+                # One matrix after the other, where it stands: no copies, and no need for batches.
+                native.orthogonalise(stands, group["steps"], _COEFFICIENTS, _LEAST)
+                _move(parameter, update, how.sizes(parameter), group)
+                continue
+            stack = how.read(update)
             stack = stack.to(torch.promote_types(stack.dtype, torch.float32))
             tall = stack.shape[-2] > stack.shape[-1]
             stack = stack.mH if tall else stack
@@ -128,19 +155,25 @@ class BatchedMuon(torch.optim.Optimizer):
             sizes = [len(stack) for *_, stack, _ in members]
             results = orthogonalised(stacks, group["steps"]).split(sizes)
             for (parameter, how, _, tall), result in zip(members, results, strict=True):
-                outputs, inputs = result.shape[:0:-1] if tall else result.shape[1:]
-                rate = group["lr"] * max(1.0, outputs / inputs) ** 0.5
                 update = how.write(result.mH if tall else result, parameter)
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(update.to(parameter.dtype), alpha=-rate)
+                _move(parameter, update.to(parameter.dtype), how.sizes(parameter), group)
         return loss
+
+
+def _move(
+    parameter: Tensor, update: Tensor, sizes: tuple[int, int], group: Mapping[str, Any]
+) -> None:
+    """The last line of the equations."""
+    outputs, inputs = sizes
+    parameter.mul_(1 - group["lr"] * group["weight_decay"])
+    parameter.add_(update, alpha=-group["lr"] * max(1.0, outputs / inputs) ** 0.5)
 
 
 def orthogonalised(stack: Tensor, steps: int = 5) -> Tensor:
     """Matrices (k r c), r <= c, with their singular values brought near 1 by Newton-Schulz."""
     a, b, c = _COEFFICIENTS
     norm = torch.linalg.vector_norm(stack, dim=(-2, -1), keepdim=True)
-    x = stack / norm.clamp(min=1e-7)
+    x = stack / norm.clamp(min=_LEAST)
     for _ in range(steps):
         gram = x @ x.mH
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)

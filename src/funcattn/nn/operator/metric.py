@@ -16,7 +16,9 @@ from funcattn.nn.operator.spectral import (
     GridFunctions,
     axis_functions,
     axis_weights,
+    inverse_lengths,
     on_grid,
+    table,
 )
 from funcattn.nn.points import Points
 from funcattn.ops.linalg import full_precision, solve_by_elimination, with_digits_to_spare
@@ -67,7 +69,7 @@ class MetricAttention(nn.Module):
                 kappa = kappa.masked_fill(~points.mask.unsqueeze(-1), 0)
             kept = tuple(slice(count) for count in functions.counts)
             ridge = self.log_ridge.view(self.modes)[kept].flatten().to(field.dtype).exp()
-            inverse = functions.squares().clamp(min=1.0).rsqrt().to(field)  # (k,)
+            inverse = table(inverse_lengths, self.family, functions.counts, like=field)  # (k,)
             system = self._stiffness(functions, kappa.unflatten(1, functions.grid))
             system = system * inverse[:, None] * inverse
             # However large the coefficient is, the ridge is not lost in its rounding.
@@ -91,7 +93,7 @@ class MetricAttention(nn.Module):
         period = 2 * math.pi if self.family == "fourier" else math.pi
         plain, sloped = (
             [
-                _pairs(self.family, n, count, slope=slope, period=period).to(kappa)
+                table(_pairs, self.family, n, count, slope, period, like=kappa)
                 for n, count in zip(functions.grid, functions.counts, strict=True)
             ]
             for slope in (False, True)
@@ -101,8 +103,8 @@ class MetricAttention(nn.Module):
             part = kappa.movedim(-1, 1)  # (b, h, *grid)
             for axis in reversed(range(dims)):
                 # (b, h, *rest, n, *pairs) -> (b, h, *rest, *pairs, k, k)
-                table = (sloped if axis == along else plain)[axis]
-                part = torch.tensordot(part, table, dims=([2 + axis], [0]))
+                pairs = (sloped if axis == along else plain)[axis]
+                part = torch.tensordot(part, pairs, dims=([2 + axis], [0]))
             total = part if total is None else total + part
         assert total is not None
         # (b, h, i_s, j_s, ..., i_1, j_1) -> (b, h, i_1 .. i_s, j_1 .. j_s)
@@ -113,7 +115,7 @@ class MetricAttention(nn.Module):
 
 
 def _pairs(
-    family: Family, points: int, count: int, *, slope: bool, period: float
+    family: Family, points: int, count: int, slope: bool, period: float
 ) -> Float[Tensor, "n k k"]:
     """Products of every two functions at the points of a line, times the quadrature weights."""
     values = axis_functions(family, points, count, slope=slope) / (period if slope else 1.0)

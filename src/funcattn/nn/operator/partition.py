@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.nn.attention import Attention
 from funcattn.nn.points import Points
 from funcattn.ops import Additive, Moments, Solution, Sums, lift, transport
+from funcattn.ops.native.products import linear
 from funcattn.ops.sharding import Ranks
 
 
@@ -86,7 +87,7 @@ class PartitionAttention(Attention):
     def basis(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b 1 n g"]:
         """The functions' values, which sum to one at every point."""
         weight, bias = self.scores.weight, self.scores.bias
-        scores = F.linear(x, self.sharpness * weight, self.sharpness * bias)
+        scores = linear(x, self.sharpness * weight, self.sharpness * bias)
         return scores.softmax(-1).unsqueeze(1)
 
     def moments(

@@ -7,7 +7,8 @@ Axes: b batch, n point, c, e channels, k basis function.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
@@ -18,6 +19,8 @@ from funcattn.nn.points import Points
 from funcattn.ops.linalg import at_least_float32, full_precision
 
 Family = Literal["sine", "cosine", "fourier"]
+Waves = tuple[int, ...]
+_INDEX = torch.empty(0, dtype=torch.long)
 
 
 def carried(family: Family, points: int) -> int:
@@ -31,6 +34,24 @@ def frequencies(family: Family, count: int) -> Tensor:
     """The wave number of each function: phase pi k x (sine, cosine) or 2 pi k x (fourier)."""
     k = torch.arange(count, dtype=torch.float64)
     return (k + 1) if family == "sine" else k if family == "cosine" else torch.ceil(k / 2)
+
+
+def table(make: Callable[..., Tensor], *given: Hashable, like: Tensor) -> Tensor:
+    """make(*given) in the dtype and on the device of a tensor, remembered for the next call."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return make(*given).to(like)  # numbers that are traced are not kept
+    return _table(make, given, like.dtype, like.device)
+
+
+@lru_cache(maxsize=256)
+def _table(
+    make: Callable[..., Tensor],
+    given: tuple[Hashable, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Tensor:
+    with torch.inference_mode(False), torch.no_grad():
+        return make(*given).to(device, dtype)
 
 
 def axis_functions(
@@ -91,26 +112,42 @@ class GridFunctions:
 
     def squares(self) -> Float[Tensor, " k"]:
         """The squared length of each function's wave vector; float64."""
-        squares = torch.zeros((), dtype=torch.float64)
-        for count in self.counts:
-            squares = squares.unsqueeze(-1) + frequencies(self.family, count).square()
-        return squares.flatten()
+        return _squares(self.family, self.counts)
 
     def coefficients(self, field: Float[Tensor, "b *grid c"]) -> Float[Tensor, "*k b c"]:
         """Phi^T W field, the functions' axes first."""
         for points, count in zip(reversed(self.grid), reversed(self.counts), strict=True):
-            table = axis_functions(self.family, points, count)
-            table = (table * axis_weights(self.family, points)[:, None]).to(field)
+            weighted = table(_weighted_functions, self.family, points, count, like=field)
             # The last axis that is left: (..., b, *rest, n, c) -> (k, ..., b, *rest, c).
-            field = torch.tensordot(table, field, dims=([0], [field.ndim - 2]))
+            field = torch.tensordot(weighted, field, dims=([0], [field.ndim - 2]))
         return field
 
     def fields(self, coefficients: Float[Tensor, "*k b c"]) -> Float[Tensor, "b *grid c"]:
         """Phi coefficients."""
         for points, count in zip(self.grid, self.counts, strict=True):
-            table = axis_functions(self.family, points, count).to(coefficients)
-            coefficients = torch.tensordot(coefficients, table, dims=([0], [1]))
+            values = table(axis_functions, self.family, points, count, like=coefficients)
+            coefficients = torch.tensordot(coefficients, values, dims=([0], [1]))
         return coefficients.movedim(1, -1)  # (b, c, *grid) -> (b, *grid, c)
+
+
+def _weighted_functions(family: Family, points: int, count: int) -> Tensor:
+    return axis_functions(family, points, count) * axis_weights(family, points)[:, None]
+
+
+def _squares(family: Family, counts: tuple[int, ...]) -> Tensor:
+    squares = torch.zeros((), dtype=torch.float64)
+    for count in counts:
+        squares = squares.unsqueeze(-1) + frequencies(family, count).square()
+    return squares.flatten()
+
+
+def _decayed(family: Family, counts: tuple[int, ...], decay: float) -> Tensor:
+    return (1 + _squares(family, counts)).pow(-decay / 2)
+
+
+def inverse_lengths(family: Family, counts: tuple[int, ...]) -> Float[Tensor, " k"]:
+    """One over the length of each function's wave vector, and 1 for the constant one; float64."""
+    return _squares(family, counts).clamp(min=1.0).rsqrt()
 
 
 class ModewiseMap(nn.Module):
@@ -158,7 +195,7 @@ class ModewiseMap(nn.Module):
         """To coefficients, through the matrices, and back."""
         field = on_grid(x, points, dims=len(self.modes))
         functions = GridFunctions(self.family, field.shape[1:-1], self.modes)
-        scale = (1 + functions.squares()).pow(-self.decay / 2).to(field)
+        scale = table(_decayed, self.family, functions.counts, self.decay, like=field)
         c = functions.coefficients(field).flatten(0, -3) * scale[:, None, None]  # (k, b, c)
         kept = tuple(slice(count) for count in functions.counts)
         if self.shares is None:
@@ -206,45 +243,64 @@ class FourierMap(nn.Module):
             weight = torch.view_as_complex(self.weight.to(field.dtype))
             # Negative waves stand at the end of their axes.
             for axis, k in enumerate(waves):
-                weight = weight.index_select(axis, (k % weight.shape[axis]).to(x.device))
+                places = table(_places, k, weight.shape[axis], like=_INDEX.to(x.device))
+                weight = weight.index_select(axis, places)
             z = torch.bmm(c.flatten(0, -3), weight.flatten(0, -3))  # (k, b, e)
             out = self._fields(z.unflatten(0, c.shape[: len(grid)]), waves, grid)
         return out.flatten(1, -2).to(x.dtype)
 
-    def _waves(self, grid: Sequence[int]) -> list[Tensor]:
+    def _waves(self, grid: Sequence[int]) -> list[Waves]:
         """The wave numbers on each axis that the grid carries."""
-        every = [torch.arange(-m, m) for m in self.modes[:-1]] + [torch.arange(self.modes[-1])]
+        every = [range(-m, m) for m in self.modes[:-1]] + [range(self.modes[-1])]
         return [
-            k[2 * k.abs() < n] if n > 1 else k[k == 0] for k, n in zip(every, grid, strict=True)
+            tuple(k for k in on_axis if (2 * abs(k) < n if n > 1 else k == 0))
+            for on_axis, n in zip(every, grid, strict=True)
         ]
 
-    def _coefficients(self, field: Tensor, waves: list[Tensor]) -> Complex[Tensor, "*k b c"]:
-        *first, last = (_waves_at(k, n) for k, n in zip(waves, field.shape[1:-1], strict=True))
-        n = len(last)
-        table = torch.cat([last.real, -last.imag], 1).to(field) / n
-        parts = torch.tensordot(table, field, dims=([0], [field.ndim - 2]))
+    def _coefficients(self, field: Tensor, waves: list[Waves]) -> Complex[Tensor, "*k b c"]:
+        *first, last = zip(waves, field.shape[1:-1], strict=True)
+        of_last = table(_real_and_imaginary, *last, like=field)
+        parts = torch.tensordot(of_last, field, dims=([0], [field.ndim - 2]))
         c = torch.complex(*parts.chunk(2, 0))  # (k, b, *rest, c)
-        for wave in reversed(first):
-            table = (wave.conj() / len(wave)).to(c)
-            c = torch.tensordot(table, c, dims=([0], [c.ndim - 2]))
+        for axis in reversed(first):
+            c = torch.tensordot(table(_conjugates, *axis, like=c), c, dims=([0], [c.ndim - 2]))
         return c
 
-    def _fields(self, z: Tensor, waves: list[Tensor], grid: Sequence[int]) -> Tensor:
-        *first, last = (_waves_at(k, n) for k, n in zip(waves, grid, strict=True))
-        for wave in first:
-            z = torch.tensordot(z, wave.to(z), dims=([0], [1]))  # (k_last, b, e, *done)
-        twice = last * torch.where(waves[-1] > 0, 2.0, 1.0)
-        table = torch.cat([twice.real, -twice.imag], 1)  # (n, 2 k)
+    def _fields(self, z: Tensor, waves: list[Waves], grid: Sequence[int]) -> Tensor:
+        *first, last = zip(waves, grid, strict=True)
+        for axis in first:
+            # (k_last, b, e, *done)
+            z = torch.tensordot(z, table(_waves_at, *axis, like=z), dims=([0], [1]))
         parts = torch.cat([z.real, z.imag], 0)
-        out = torch.tensordot(parts, table.to(parts), dims=([0], [1]))
+        twice = table(_twice, *last, like=parts)  # (n, 2 k)
+        out = torch.tensordot(parts, twice, dims=([0], [1]))
         return out.movedim(1, -1)  # (b, e, *grid) -> (b, *grid, e)
 
 
-def _waves_at(k: Tensor, points: int) -> Complex[Tensor, "n k"]:
+def _waves_at(waves: Waves, points: int) -> Complex[Tensor, "n k"]:
     x = torch.arange(points, dtype=torch.float64) / points
+    k = torch.tensor(waves)
     return torch.polar(
         torch.ones(points, len(k), dtype=torch.float64), 2 * math.pi * x[:, None] * k
     )
+
+
+def _real_and_imaginary(waves: Waves, points: int) -> Float[Tensor, "n two_k"]:
+    values = _waves_at(waves, points)
+    return torch.cat([values.real, -values.imag], 1) / points
+
+
+def _conjugates(waves: Waves, points: int) -> Complex[Tensor, "n k"]:
+    return _waves_at(waves, points).conj().resolve_conj() / points
+
+
+def _twice(waves: Waves, points: int) -> Float[Tensor, "n two_k"]:
+    values = _waves_at(waves, points) * torch.where(torch.tensor(waves) > 0, 2.0, 1.0)
+    return torch.cat([values.real, -values.imag], 1)
+
+
+def _places(waves: Waves, count: int) -> Tensor:
+    return torch.tensor(waves) % count
 
 
 def on_grid(x: Float[Tensor, "b n c"], points: Points, *, dims: int) -> Float[Tensor, "b *grid c"]:

@@ -10,7 +10,8 @@ For a learned partition of unity, with the maps of a layer folded into few (`loc
 There is one pass over the points for T (`passes.sum_forward`) and one for the result
 (`passes.lift_forward`). The gradient takes two passes as well: `lift_backward` gives that of M,
 autograd takes it through the middle to that of T, and `sum_backward` gives the rest, from T and
-from the lift at once, so that Phi is met twice only. All of it is one operation to autograd.
+from the lift at once, so that Phi is met twice only. All of it is one operation to autograd. Where
+the machine has a compiler, the passes are done in C (`native_passes.py`).
 
 Phi is computed again on every pass, or stored on the first, or stored at some of the points; that
 changes no bit of the result.
@@ -28,17 +29,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from funcattn.ops.attention import native_passes, passes
 from funcattn.ops.attention.carrier import Carrier, Maps, Solution
-from funcattn.ops.attention.chunks import Store, store_for
+from funcattn.ops.attention.chunks import Store
 from funcattn.ops.attention.local_maps import AtPoints, LocalMaps, Remainder, folded
-from funcattn.ops.attention.passes import (
-    Lifted,
-    d_values_store,
-    lift_backward,
-    lift_forward,
-    sum_backward,
-    sum_forward,
-)
+from funcattn.ops.attention.passes import Lifted
 from funcattn.ops.attention.transport import Form, Ridge
 from funcattn.ops.attention.transport_once import transport_once
 from funcattn.ops.buffers import buffers
@@ -79,7 +74,7 @@ def functional_attention(
         output = local.output.weight if remainder.output_weight is None else None
         given = (*points.tensors, output, local.output.bias, *middle.tensors)
         gradient = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
-        kept = store_for(points, store, output=output, gradient=gradient)
+        kept = _passes(x).store_for(points, store, output=output, gradient=gradient)
         real = None if mask is None else mask.expand(x.shape[:2])
         out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
             middle, kept, gradient, points.groups, point_weights, real, *given
@@ -121,9 +116,15 @@ def lift(
         points, remainder = folded(x, local)
         output = local.output.weight if remainder.output_weight is None else None
         real = None if mask is None else mask.expand(x.shape[:2])
-        return lift_forward(
+        out: Tensor = _passes(x).lift_forward(
             points, remainder.lifted(coefficients), output, local.output.bias, real, Store()
         )
+        return out
+
+
+def _passes(x: Tensor) -> Any:
+    """The module whose passes go over these points."""
+    return native_passes if native_passes.can_do(x) else passes
 
 
 @dataclass(frozen=True)
@@ -210,14 +211,16 @@ class _Attention(torch.autograd.Function):
         *given: Tensor | None,
     ) -> Tensor:
         points, output, bias = AtPoints.of(given[:6], groups), given[6], given[7]
-        sums = sum_forward(points, point_weights, store)
+        by = _passes(points.x)
+        out: Tensor
+        sums = by.sum_forward(points, point_weights, store)
         if not gradient:
             coefficients = middle(sums)
-            out = lift_forward(points, coefficients, output, bias, mask, store)
+            out = by.lift_forward(points, coefficients, output, bias, mask, store)
             store.give_back()
             return out
         done = middle.with_gradient(sums, points.wants_gradient)
-        out = lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
+        out = by.lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
         ctx.done, ctx.kept, ctx.groups, ctx.store_is_gone = done, store.kept, groups, False
         ctx.save_for_backward(*given[:8], point_weights, mask, *store.tensors)
         return out
@@ -226,6 +229,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         saved = ctx.saved_tensors
+        by = _passes(d_out)
         points, (output, bias, point_weights, mask) = (
             AtPoints.of(saved[:6], ctx.groups),
             saved[6:10],
@@ -235,12 +239,12 @@ class _Attention(torch.autograd.Function):
         store = Store() if ctx.store_is_gone else stored
         d_out, coefficients = d_out.contiguous(), ctx.done.coefficients.detach()
 
-        lifted = Lifted(d_out, coefficients, output, mask, d_values_store(points, output, store))
-        d_coefficients, d_output = lift_backward(points, lifted, store)
+        lifted = Lifted(d_out, coefficients, output, mask, by.d_values_store(points, output, store))
+        d_coefficients, d_output = by.lift_backward(points, lifted, store)
         d_sums, d_middle = ctx.done.backward(d_coefficients)
         d_points: tuple[Tensor | None, ...] = (None,) * 6
         if d_sums is not None:
-            d_points = sum_backward(points, d_sums, point_weights, store, lifted)
+            d_points = by.sum_backward(points, d_sums, point_weights, store, lifted)
 
         if not ctx.store_is_gone:
             ctx.store_is_gone = True
@@ -258,14 +262,17 @@ class _Sums(torch.autograd.Function):
     ) -> Tensor:
         ctx.groups = groups
         ctx.save_for_backward(point_weights, *given)
-        return sum_forward(AtPoints.of(given, groups), point_weights, Store())
+        points = AtPoints.of(given, groups)
+        sums: Tensor = _passes(points.x).sum_forward(points, point_weights, Store())
+        return sums
 
     @staticmethod
     def backward(ctx: Any, d_sums: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         point_weights, *given = ctx.saved_tensors
         points = AtPoints.of(given, ctx.groups)
-        return None, None, *sum_backward(points, d_sums, point_weights, Store(), None)
+        by = _passes(points.x)
+        return None, None, *by.sum_backward(points, d_sums, point_weights, Store(), None)
 
 
 def _point_weights(

@@ -13,8 +13,26 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from funcattn.ops.attention.chunks import Pass, Store, room
+from funcattn.ops.attention.chunks import Pass, Store, chunk_points, chunks, room
 from funcattn.ops.attention.local_maps import AtPoints
+
+
+def store_for(points: AtPoints, most: int, *, output: Tensor | None, gradient: bool) -> Store:
+    """Room for at most so many points of each sample.
+
+    output: the map (c he) of the values of all heads, where there is one.
+    """
+    x, (h, _, g) = points.x, points.score_weight.shape
+    ends = [rows.stop for rows in chunks(x.shape[1], chunk_points(x, h * g))]
+    kept = max((end for end in ends if end <= most), default=0)
+    if not kept:
+        return Store()
+    features = values = None
+    if gradient and points.basis_weight is not None and points.field_weight is not None:
+        features = room(x, kept, len(points.basis_weight) + len(points.field_weight))
+    if gradient and output is not None:
+        values = room(x, kept, output.shape[1])
+    return Store(kept, room(x, kept, h * g), features, values)
 
 
 def sum_forward(

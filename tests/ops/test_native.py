@@ -1,0 +1,272 @@
+"""What is done in C beside what PyTorch does: numbers, every gradient, threads, and no compiler."""
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from funcattn.nn import FunctionalAttention
+from funcattn.nn.linear import Linear, with_fast_products
+from funcattn.ops import native
+from funcattn.ops.attention import native_passes
+from funcattn.ops.native import products
+from funcattn.ops.native.library import NotCompiledError, compiled
+
+needs_c = pytest.mark.skipif(native.library() is None, reason=f"no C: {native.why_not()}")
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def with_weights_of_order_one(layer: FunctionalAttention, generator: torch.Generator) -> None:
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            if parameter.ndim == 2:
+                drawn = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(drawn * parameter.shape[1] ** -0.5)
+            elif parameter.ndim == 1 and parameter.shape[0] > 1:
+                parameter.add_(0.1 * torch.rand(parameter.shape, generator=generator))
+
+
+def outcome(
+    layer: nn.Module, x: Tensor, cotangent: Tensor, dtype: torch.dtype, **points: Tensor | None
+) -> dict[str, Tensor]:
+    """The output and the gradient of everything, by name."""
+    x = x.to(dtype).requires_grad_()
+    weights = points.get("weights")
+    given = {**points, "weights": None if weights is None else weights.to(dtype)}
+    out = layer(x, **given)
+    sources = {"x": x, **dict(layer.named_parameters())}
+    found = torch.autograd.grad(out, list(sources.values()), cotangent.to(dtype))
+    return {"output": out.detach(), **dict(zip(sources, found, strict=True))}
+
+
+@needs_c
+@pytest.mark.parametrize(
+    ("width", "heads", "bases", "batch", "points", "maps"),
+    [
+        (128, 8, 64, 1, 300, "coefficients"),  # no points but in whole vectors
+        (64, 4, 32, 2, 97, "coefficients"),  # one more than a block
+        (12, 4, 5, 3, 101, "coefficients"),  # nothing is a whole vector
+        (20, 2, 33, 1, 200, "points"),  # three fields
+        (32, 1, 16, 2, 190, "coefficients"),  # all maps in one
+        (40, 8, 3, 2, 150, "coefficients"),  # several partitions in one head
+        (208, 2, 17, 1, 100, "coefficients"),  # sums of more terms than are packed at once
+    ],
+)
+@pytest.mark.parametrize("about_points", ["nothing", "weights", "mask", "both"])
+def test_passes_in_c_agree_with_the_plain_form_in_double_precision(
+    width: int,
+    heads: int,
+    bases: int,
+    batch: int,
+    points: int,
+    maps: str,
+    about_points: str,
+    generator: torch.Generator,
+) -> None:
+    layer = FunctionalAttention(width, heads, bases, maps=maps, execution="stored")
+    with_weights_of_order_one(layer, generator)
+    plain, streamed = copy.deepcopy(layer).double(), copy.deepcopy(layer)
+    plain.execution, streamed.execution = "plain", "streamed"
+    x, cotangent = torch.randn(2, batch, points, width, generator=generator)
+    assert native_passes.can_do(x)
+    mask = torch.rand(batch, points, generator=generator) > 0.3
+    weights = torch.rand(batch, points, generator=generator)
+    given = {
+        "mask": mask if about_points in ("mask", "both") else None,
+        "weights": weights if about_points in ("weights", "both") else None,
+    }
+    truth = outcome(plain, x, cotangent, torch.float64, **given)
+    stored = outcome(layer, x, cotangent, torch.float32, **given)
+    again = outcome(streamed, x, cotangent, torch.float32, **given)
+    for name, expected in truth.items():
+        assert (stored[name] - expected).norm() <= 2e-5 * expected.norm(), name
+        assert torch.equal(stored[name], again[name]), name
+    with torch.no_grad():
+        assert torch.equal(layer(x, **given), stored["output"])
+
+
+@needs_c
+def test_two_threads_share_a_pass(generator: torch.Generator, two_threads: None) -> None:
+    del two_threads
+    layer = FunctionalAttention(32, 4, 8, execution="stored")
+    plain = copy.deepcopy(layer).double()
+    plain.execution = "plain"
+    x, cotangent = torch.randn(2, 3, 700, 32, generator=generator)
+    truth = outcome(plain, x, cotangent, torch.float64)
+    found = outcome(layer, x, cotangent, torch.float32)
+    for name, expected in truth.items():
+        assert (found[name] - expected).norm() <= 1e-4 * expected.norm(), name
+
+
+@needs_c
+def test_a_value_that_is_not_a_number_is_not_hidden(generator: torch.Generator) -> None:
+    layer = FunctionalAttention(32, 4, 8, execution="stored")
+    x = torch.randn(2, 300, 32, generator=generator)
+    x[1, 5, 3] = torch.nan
+    with pytest.raises(torch.linalg.LinAlgError):
+        layer(x)
+    x[1, 5, 3] = 0
+    assert layer(x).isfinite().all()
+
+
+@needs_c
+def test_scores_of_any_size_make_a_partition(generator: torch.Generator) -> None:
+    layer = FunctionalAttention(16, 1, 24, execution="stored")
+    with torch.no_grad():
+        layer.basis.scores.weight.mul_(300)
+        layer.basis.scores.bias.add_(1e4)
+    x = torch.randn(1, 400, 16, generator=generator)
+    plain = copy.deepcopy(layer).double()
+    plain.execution = "plain"
+    torch.testing.assert_close(layer(x), plain(x.double()).float(), rtol=1e-3, atol=1e-5)
+
+
+@needs_c
+@pytest.mark.parametrize(
+    ("shape", "inputs", "outputs"),
+    [
+        ((3, 400), 33, 65),
+        ((7000,), 17, 5),
+        ((2, 10, 100), 64, 96),
+        ((900,), 800, 3),
+        ((800,), 3, 300),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_a_linear_map_in_c_has_the_numbers_and_gradients_of_pytorchs(
+    shape: tuple[int, ...], inputs: int, outputs: int, bias: bool, generator: torch.Generator
+) -> None:
+    x = torch.randn(*shape, inputs, generator=generator).requires_grad_()
+    weight = torch.randn(outputs, inputs, generator=generator).requires_grad_()
+    b = torch.randn(outputs, generator=generator).requires_grad_() if bias else None
+    cotangent = torch.randn(*shape, outputs, generator=generator)
+    assert products._in_c(x, weight, b)
+    given = [x, weight, *([b] if b is not None else [])]
+    found = products.linear(x, weight, b)
+    truth = F.linear(*(each.double() for each in given))
+    assert (found - truth).norm() <= 1e-6 * truth.norm()
+    for one, other in zip(
+        torch.autograd.grad(found, given, cotangent),
+        torch.autograd.grad(truth, given, cotangent.double()),
+        strict=True,
+    ):
+        assert (one - other).norm() <= 3e-6 * other.norm()
+
+
+@needs_c
+def test_it_takes_any_strides_and_can_be_differentiated_twice(generator: torch.Generator) -> None:
+    x = torch.randn(50, 300, 30, generator=generator)[:, ::2].transpose(0, 1).requires_grad_()
+    weight = torch.randn(20, 40, generator=generator)[:, :30].requires_grad_()
+
+    def twice(by: object) -> tuple[Tensor, ...]:
+        out = by(x, weight)  # type: ignore[operator]
+        first = torch.autograd.grad(out.square().sum(), (x, weight), create_graph=True)
+        return torch.autograd.grad(first[0].square().sum() + first[1].square().sum(), (x, weight))
+
+    assert products._in_c(x, weight, None)
+    for one, other in zip(twice(products.linear), twice(F.linear), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+@needs_c
+def test_two_threads_share_a_product(generator: torch.Generator, two_threads: None) -> None:
+    del two_threads
+    x, weight = torch.randn(5000, 40, generator=generator), torch.randn(50, 40, generator=generator)
+    torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight))
+
+
+def test_where_c_cannot_be_seen_pytorch_does_it(generator: torch.Generator) -> None:
+    x, weight = torch.randn(5000, 40, generator=generator), torch.randn(50, 40, generator=generator)
+    assert not products._in_c(x.double(), weight.double(), None)
+    assert not products._in_c(x.to("meta"), weight.to("meta"), None)
+    assert not products._in_c(x[:2], weight, None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not products._in_c(x, weight, None)
+        assert products.linear(x, weight).dtype == torch.bfloat16
+    mapped = torch.func.vmap(lambda row: products.linear(row, weight))(x.view(50, 100, 40))
+    torch.testing.assert_close(mapped.view(5000, 50), F.linear(x, weight))
+
+
+def test_every_linear_map_of_a_network_is_ours_and_keeps_its_weights() -> None:
+    network = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 2, bias=False)))
+    before = network.state_dict()
+    assert with_fast_products(network) is network
+    assert [type(each) for each in network.modules() if isinstance(each, nn.Linear)] == [Linear] * 2
+    torch.testing.assert_close(network.state_dict(), before)
+
+
+def test_a_compiler_that_fails_or_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = tmp_path / "failing"
+    failing.write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("CC", str(failing))
+    with pytest.raises(NotCompiledError, match="failing failed and said: no such flag"):
+        compiled(tmp_path / "kept")
+    assert not list((tmp_path / "kept").iterdir())
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotCompiledError, match="no C compiler"):
+        compiled(tmp_path / "kept")
+
+
+def test_without_c_the_numbers_are_the_same_to_rounding(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "from funcattn.nn import FunctionalAttention\n"
+        "from funcattn.ops import native\n"
+        "torch.manual_seed(0)\n"
+        "layer, x = FunctionalAttention(32, 4, 8), torch.randn(1, 1500, 32, requires_grad=True)\n"
+        "for parameter in layer.parameters(): parameter.data *= 10\n"
+        "layer(x).square().sum().backward()\n"
+        "of_map = layer.features.map.weight.grad\n"
+        "print(native.why_not(), x.grad.norm().item(), of_map.norm().item())\n"
+    )
+    said = []
+    for switch in ("0", "1"):
+        environment = {**os.environ, "FUNCATTN_NATIVE": switch}
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            env=environment, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        said.append(done.stdout.strip())
+    assert said[0].startswith("it is switched off by FUNCATTN_NATIVE=0")
+    without, within = ([float(n) for n in line.split()[-2:]] for line in said)
+    assert without == pytest.approx(within, rel=1e-5)
+
+
+@needs_c
+def test_moments_and_what_is_read_of_them_have_gradients_too(generator: torch.Generator) -> None:
+    layer = FunctionalAttention(24, 2, 5, execution="streamed")
+    with_weights_of_order_one(layer, generator)
+    x = torch.randn(2, 150, 24, generator=generator)
+    weights = torch.rand(2, 150, generator=generator)
+
+    def gradients(by: FunctionalAttention, dtype: torch.dtype) -> list[Tensor]:
+        here = x.to(dtype).requires_grad_()
+        encoded = by.encode(here, weights=weights.to(dtype))
+        given = [here, by.features.map.weight, by.basis.scores.weight]
+        return list(torch.autograd.grad(encoded.square().sum(), given))
+
+    plain = copy.deepcopy(layer).double()
+    plain.execution = "plain"
+    found, truth = gradients(layer, torch.float32), gradients(plain, torch.float64)
+    for one, other in zip(found, truth, strict=True):
+        assert (one - other).norm() <= 1e-5 * other.norm()
