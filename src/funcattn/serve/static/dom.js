@@ -85,7 +85,7 @@ function raised(text) {
 }
 
 export function formatSeconds(seconds) {
-  return `${Number(seconds.toPrecision(2))} s`;
+  return seconds < 0.0095 ? `${Number((1000 * seconds).toPrecision(2))}\u00a0ms` : `${Number(seconds.toPrecision(2))}\u00a0s`;
 }
 
 /** Call at most once per frame, with the latest arguments. */

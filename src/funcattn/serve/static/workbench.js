@@ -138,8 +138,9 @@ export class Workbench {
     if (!this.result) return;
     const { channel, frame, band } = this;
     this.pictures.show({ surrogate: this.result, solver: this.solved, channel, frame, band });
-    const aspect = this.pictures.camera?.dims === 2 ? this.pictures.camera.aspect : 1;
-    find("#boards").classList.toggle("broad", aspect > 1.7);
+    const { camera } = this.pictures;
+    find("#boards").classList.toggle("broad", !camera || camera.aspect > 1.7);
+    find("#boards").classList.toggle("solo", Boolean(this.editor.showResult));
     this.cut.show(this.pictures);
     this.#compare();
     if (this.bandChoice) this.bandChoice.element.hidden = !(this.result.bands && this.result.mesh.dims > 1);

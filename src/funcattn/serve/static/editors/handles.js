@@ -12,7 +12,8 @@ export function create(stage, tools, model, changed) {
 class Handles {
   constructor(stage, tools, model, changed) {
     const { editor } = model;
-    Object.assign(this, { editor, model, changed, stage, values: this.#startOf(editor) });
+    Object.assign(this, { editor, model, changed, stage });
+    this.values = this.#start();
     this.undo = new Undo((values) => this.#replace(values));
     stage.replaceChildren();
     stage.classList.add("handled");
@@ -22,17 +23,17 @@ class Handles {
     tools.replaceChildren(
       h("div", { class: "row buttons" }, this.undo.button,
         randomButton("Random shape", editor, model, (parameters) => this.set(parameters)),
-        button("Reset", () => this.#replace(this.#startOf(editor), true))),
+        button("Reset", () => this.#replace(this.#start(), true))),
       h("p", { id: "editor-help", class: "help" }, "Drag the points. Keyboard: Tab chooses a point, arrows move it, with Shift further, Ctrl+Z undoes."));
     this.#place();
   }
 
-  #startOf(editor) {
-    return Array.from(decode(editor.default).data, (value) => this.#rounded(value, editor));
+  #start() {
+    return Array.from(decode(this.editor.default).data, (value) => this.#rounded(value));
   }
 
-  #rounded(value, { min, max } = this.editor) {
-    return Number(clamp(value, min, max).toPrecision(4));
+  #rounded(value) {
+    return Number(clamp(value, this.editor.min, this.editor.max).toPrecision(4));
   }
 
   request() {

@@ -13,10 +13,11 @@ export function create(stage, tools, model, changed) {
 class Points {
   constructor(stage, tools, model, changed) {
     const { editor } = model;
-    Object.assign(this, { editor, changed, stage, result: null, points: this.#pairs(editor.default) });
+    Object.assign(this, { editor, changed, stage, result: null });
+    this.points = this.#pairs(editor.default);
     this.undo = new Undo((points) => this.#replace(points));
     stage.classList.add("plotted");
-    this.plot = new Plot(stage, { label: "Observations, and the curve that follows from them", height: 340 });
+    this.plot = new Plot(stage, { label: "Observations, and the curve that follows from them", height: 440 });
     this.plot.drawing.classList.add("paint");
     this.pins = new Pins({
       get: () => this.points,

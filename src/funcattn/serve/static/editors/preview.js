@@ -16,7 +16,9 @@ export class Preview {
 
   /** home: the part of space to show, all of the mesh that matters unless given. */
   show(mesh, home = null) {
-    if (mesh.dims !== 2) return;
+    // Other spaces are seen well enough in the result.
+    this.stage.hidden = mesh.dims !== 2;
+    if (this.stage.hidden) return;
     this.mesh = mesh;
     if (!this.camera || home) {
       this.camera = new Camera(mesh);
@@ -34,6 +36,7 @@ export class Preview {
   }
 
   remove() {
+    this.stage.hidden = false;
     this.resize.disconnect();
   }
 }

@@ -18,7 +18,8 @@ export function create(stage, tools, model, changed) {
 class Stir {
   constructor(stage, tools, model, changed) {
     const { editor } = model;
-    Object.assign(this, { editor, model, changed, chosen: 0, vortices: this.#rowsOf(editor.default) });
+    Object.assign(this, { editor, model, changed, chosen: 0 });
+    this.vortices = this.#rowsOf(editor.default);
     this.undo = new Undo((vortices) => this.#replace(vortices));
     this.canvas = h("canvas", { class: "field paint", role: "img", "aria-label": "The vorticity of all vortices" });
     this.pins = this.#pins();
