@@ -109,29 +109,33 @@ class Bins {
   constructor(mesh) {
     const { positions, triangles, dims } = mesh;
     const side = Math.min(512, Math.max(1, Math.floor(Math.sqrt(triangles.length / 6))));
-    this.edges = [0, 1].map((axis) => quantiles(mesh, axis, side));
-    const boxes = new Uint16Array((4 * triangles.length) / 3);
-    this.starts = new Uint32Array(side * side + 1);
     this.side = side;
-    for (let t = 0; t < triangles.length / 3; t += 1) {
-      for (const axis of [0, 1]) {
-        const corners = [0, 1, 2].map((c) => positions[triangles[3 * t + c] * dims + axis]);
-        boxes[4 * t + 2 * axis] = this.#bin(axis, Math.min(...corners));
-        boxes[4 * t + 2 * axis + 1] = this.#bin(axis, Math.max(...corners));
+    this.edges = [0, 1].map((axis) => quantiles(mesh, axis, side));
+    const count = triangles.length / 3;
+    // The boxes of a triangle: first and last along both axes.
+    const boxes = new Uint16Array(4 * count);
+    for (let axis = 0; axis < 2; axis += 1) {
+      const bins = Uint16Array.from({ length: mesh.count }, (_, k) => this.#bin(axis, positions[k * dims + axis]));
+      for (let t = 0; t < count; t += 1) {
+        const [a, b, c] = [bins[triangles[3 * t]], bins[triangles[3 * t + 1]], bins[triangles[3 * t + 2]]];
+        boxes[4 * t + 2 * axis] = Math.min(a, b, c);
+        boxes[4 * t + 2 * axis + 1] = Math.max(a, b, c);
       }
     }
-    const visit = (act) => {
-      for (let t = 0; t < triangles.length / 3; t += 1) {
-        for (let i = boxes[4 * t]; i <= boxes[4 * t + 1]; i += 1) {
-          for (let j = boxes[4 * t + 2]; j <= boxes[4 * t + 3]; j += 1) act(t, i * side + j);
-        }
+    this.starts = new Uint32Array(side * side + 1);
+    for (let t = 0; t < count; t += 1) {
+      for (let i = boxes[4 * t]; i <= boxes[4 * t + 1]; i += 1) {
+        for (let j = boxes[4 * t + 2]; j <= boxes[4 * t + 3]; j += 1) this.starts[i * side + j + 1] += 1;
       }
-    };
-    visit((_, bin) => { this.starts[bin + 1] += 1; });
+    }
     for (let bin = 0; bin < side * side; bin += 1) this.starts[bin + 1] += this.starts[bin];
     this.members = new Uint32Array(this.starts[side * side]);
     const next = this.starts.slice();
-    visit((t, bin) => { this.members[next[bin]++] = t; });
+    for (let t = 0; t < count; t += 1) {
+      for (let i = boxes[4 * t]; i <= boxes[4 * t + 1]; i += 1) {
+        for (let j = boxes[4 * t + 2]; j <= boxes[4 * t + 3]; j += 1) this.members[next[i * side + j]++] = t;
+      }
+    }
   }
 
   /** The part of `members` to look through. */

@@ -9,8 +9,9 @@ let shared = null;
 /** The renderer of all views: the graphics card where there is one and it works. */
 export function renderer() {
   if (!shared || shared.lost) {
+    // "?renderer=webgl" or "raster" asks for one, whatever the machine has.
     const asked = new URLSearchParams(location.search).get("renderer");
-    shared = (asked !== "raster" && webglRenderer()) || new RasterRenderer();
+    shared = (asked !== "raster" && webglRenderer({ evenSlow: asked === "webgl" })) || new RasterRenderer();
   }
   return shared;
 }

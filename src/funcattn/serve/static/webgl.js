@@ -35,10 +35,11 @@ void main() {
   result = vec4(own, 1.0);
 }`;
 
-/** A renderer, or null where the browser has no WebGL 2. */
-export function webglRenderer() {
+/** A renderer, or null where the browser has no WebGL 2; on request also where no graphics card is behind it. */
+export function webglRenderer({ evenSlow = false } = {}) {
   const canvas = document.createElement("canvas");
-  const gl = canvas.getContext("webgl2", { antialias: true });
+  // Software that plays a graphics card is far slower than the loops of raster.js.
+  const gl = canvas.getContext("webgl2", { antialias: true, failIfMajorPerformanceCaveat: !evenSlow });
   return gl ? new WebglRenderer(canvas, gl) : null;
 }
 
