@@ -34,6 +34,7 @@ from funcattn.tasks.own_data import describe
 from funcattn.tasks.own_samples import split_of, splits_of
 from funcattn.tasks.splitting import PARTS
 from funcattn.tasks.subsets import Subset
+from funcattn.training.bundled import run_folder
 from funcattn.training.run import Run, train
 from funcattn.training.setup import RunError, device_named
 from funcattn.training.signed import check_list, signed_file, write_signed
@@ -373,6 +374,8 @@ def load(
 ) -> "Surrogate | Predictor":
     """A trained run, from its folder or from the file of `funcattn pack`, to predict with.
 
+    run: also the name of a run that comes with the package, such as "darcy".
+
     A run on own data is a `Surrogate`, a benchmark's a `funcattn.serve.Predictor`.
 
     device: where it computes; auto, cpu, cuda, cuda:1, mps. accept_edited: files
@@ -381,7 +384,7 @@ def load(
     from funcattn.serve import load as load_benchmark
 
     if not isinstance(run, Run):
-        path = Path(run)
+        path = run_folder(run)
         if path.suffix == ".zip":
             return Surrogate.load(path, device, accept_edited=accept_edited)
         run = Run(path, accept_edited=accept_edited)

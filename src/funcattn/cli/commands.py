@@ -208,7 +208,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class Predict:
-    """Predict with a trained run.
+    """Predict with a trained run: its folder, or a name that comes with funcattn, such as darcy.
 
     Of a run on own data, INPUT is a file or folder of cases, and OUTPUT a file (.vtu, .npz, .h5) or
     a folder: the same points, cells and fields, with the predicted ones beside them as
@@ -237,6 +237,42 @@ class Predict:
     """Own data: parameters of all cases, such as angle=3 speed=2."""
     accept_edited: bool = False
     """Take the files of the run as they are, though they were changed after training."""
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve trained runs over HTTP, with a page to play with them.
+
+    Open the address that it prints; /docs there describes the API. Without a token only this
+    machine can ask. SIGTERM and Ctrl-C finish what runs.
+    """
+
+    runs: Annotated[list[str], tyro.conf.Positional] = field(default_factory=list)
+    """Folders of runs, files of `funcattn pack`, or names of the runs that come with funcattn;
+    default: all of these."""
+    host: str = "127.0.0.1"
+    """Address to listen at; any but this machine's own needs a token."""
+    port: int = 8000
+    """0: any that is free."""
+    workers: int = 1
+    """Processes that answer."""
+    threads: int = 0
+    """Threads of each network; 0: free cores over workers."""
+    token: str = ""
+    """Asked for with every request; better set by the environment variable FUNCATTN_TOKEN, which
+    other users of the machine do not see."""
+    allow_origin: tuple[str, ...] = ()
+    """Pages of other hosts that may ask, such as https://example.org."""
+    max_points: int = 300_000
+    """Points of a question."""
+    max_body: int = 64
+    """Megabytes of a request."""
+    queue: int = 64
+    """Requests at a time, per worker; others are told to come again."""
+    timeout: float = 30.0
+    """Seconds that a request may take."""
+    solve_timeout: float = 600.0
+    """Seconds that a solver may take."""
 
 
 @dataclass(frozen=True)
@@ -408,6 +444,7 @@ Command = (
     | Evaluate
     | Predict
     | Report
+    | Serve
     | Pack
     | List
     | Info
@@ -421,6 +458,7 @@ DONE_IN: dict[type, str] = {
     Fit: "fit",
     Report: "report",
     Pack: "pack",
+    Serve: "serve",
     Train: "train",
     Compare: "train",
     Race: "race",

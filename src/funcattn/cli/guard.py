@@ -21,6 +21,7 @@ from funcattn.files import write_text
 
 PACKAGE = Path(__file__).parents[1]
 _EXTRAS = {
+    "serve": ("fastapi", "uvicorn", "starlette", "prometheus_client"),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "baselines": ("neuralop",),
     "cluster": ("distributed",),

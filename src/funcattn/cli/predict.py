@@ -12,6 +12,7 @@ from funcattn.data.foreign import FileError, read_hdf5, read_npz, write_hdf5, wr
 from funcattn.data.npy import open_npy
 from funcattn.serve.predictor import Predictor, load
 from funcattn.tasks.own import OwnData
+from funcattn.training.bundled import run_folder
 from funcattn.training.run import Run
 
 
@@ -22,9 +23,8 @@ class Predict(commands.Predict):
     def run(self, rest: list[str], console: Console) -> None:
         """Read, predict, write."""
         refuse(rest)
-        if self.run_folder.suffix == ".zip" or isinstance(
-            Run(self.run_folder).settings.data, OwnData
-        ):
+        folder = run_folder(self.run_folder)
+        if folder.suffix == ".zip" or isinstance(Run(folder).settings.data, OwnData):
             self._own(console)
             return
         if self.set or self.parameters is not None:

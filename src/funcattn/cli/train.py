@@ -15,6 +15,7 @@ from funcattn.files import write_text
 from funcattn.processes import rank
 from funcattn.settings import Profile, RunSettings
 from funcattn.tasks import TASKS, Task
+from funcattn.training.bundled import run_folder
 from funcattn.training.cost import model_cost
 from funcattn.training.loggers import LoggerName
 from funcattn.training.loop import State, differing
@@ -120,7 +121,7 @@ class Evaluate(commands.Evaluate):
         """Evaluate and print."""
         refuse(rest)
         store = Store(self.cache, workers=commands.WORKERS)
-        run = Run(self.run_folder, accept_edited=self.accept_edited)
+        run = Run(run_folder(self.run_folder), accept_edited=self.accept_edited)
         values = run.evaluate(self.split, store, self.device)
         for name, numbers in values.items():
             mean, spread = float(np.mean(numbers)), float(np.std(numbers))

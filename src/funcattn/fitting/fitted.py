@@ -172,7 +172,7 @@ class FittedSurrogate:
         predicted fields in the place of those that they had.
         """
         got = self._handed(data, None, positions, parameters, grid, times)
-        fields = [self._fields(case) for case in self._looked_at(got.cases)]
+        fields = [self._named(self._raw(case)) for case in self._looked_at(got.cases)]
         return handed_back(got.kind, got.cases, fields, self.data)
 
     def score(
@@ -250,9 +250,14 @@ class FittedSurrogate:
                 break
         return cases
 
-    def _fields(self, case: Case) -> dict[str, Array]:
+    def predicted_case(self, case: Case, out: Tensor) -> Case:
+        """A case with what the network says of it, shaped as its target."""
+        with_fields: Case = handed_back("case", [case], [self._named(out)], self.data)
+        return with_fields
+
+    def _named(self, out: Tensor) -> dict[str, Array]:
         """The fields by name, (n c) or (n t c); of labels, the labels (n)."""
-        own, out = self.data, self._raw(case)
+        own = self.data
         if own.classes:
             labels = np.array([int(label) for label in own.classes])
             return {own.outputs[0].name: labels[out.argmax(-1).numpy()]}

@@ -1,5 +1,6 @@
 """Transonic flow around an airfoil: the steady Euler equations on a C-grid."""
 
+from collections.abc import Callable
 from math import sqrt
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from funcattn.arrays import Floats
 from funcattn.pde.airfoil_factors import factor, substitute
 from funcattn.pde.airfoil_fluxes import GAMMA, flux_balance
 from funcattn.pde.airfoil_mesh import HALF_HEIGHT, Cells, c_grid, cells
-from funcattn.pde.errors import NotConvergedError
+from funcattn.pde.errors import NotConvergedError, fallen
 
 
 class Solution(NamedTuple):
@@ -32,6 +33,7 @@ def solve(
     mach: float = 0.8,
     tolerance: float = 1e-8,
     max_iterations: int = 80,
+    progress: Callable[[float], None] | None = None,
 ) -> Solution:
     """Solve the steady Euler equations of a perfect gas (gamma = 1.4) around an airfoil,
 
@@ -69,6 +71,7 @@ def solve(
             number 1. It starts at about 1e-2. In addition, lift and drag must change by less than
             1e-4 of the force in the last Newton step.
         max_iterations: Newton steps allowed on each grid.
+        progress: called with the share of the work on the finest grid that is done, 0 to 1.
 
     Returns:
         The flow at the nodes, shape (5, n, m); the coefficients of lift and drag; the number of
@@ -104,7 +107,7 @@ def solve(
         state = _newton(coarse, state, free, 1e-4, 1.0, max_iterations)[0]
         state = state.repeat(2, axis=0).repeat(2, axis=1)
     state, iterations, residual, converged = _newton(
-        grids[-1], state, free, tolerance, 1e-4, max_iterations
+        grids[-1], state, free, tolerance, 1e-4, max_iterations, progress
     )
     if not converged:
         raise NotConvergedError(
@@ -245,6 +248,7 @@ def _newton(
     tolerance: float,
     force_tolerance: float,
     max_iterations: int,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Floats, int, float, bool]:
     """Iterate the conserved variables until they are steady.
 
@@ -265,6 +269,8 @@ def _newton(
         primitive = padded[2:-2, 2:-2].reshape(count, 4)
         factor(primitive, grid.neighbours, grid.outward, cfl, blocks, inverse, speed.reshape(-1))
         residual = size(balance)
+        if progress is not None:
+            progress(fallen(residual, 1e-2, tolerance))
         last_force, force = force, _force(grid, padded)
         settled = np.linalg.norm(force - last_force) <= force_tolerance * np.linalg.norm(force)
         converged = residual <= tolerance and bool(settled)

@@ -1,11 +1,13 @@
 """Darcy flow on the unit square: -div(a grad u) = f, u = 0 on the boundary."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from scipy.fft import dstn, idstn
 from scipy.sparse.linalg import LinearOperator, cg
 
-from funcattn.pde.errors import NotConvergedError
+from funcattn.pde.errors import NotConvergedError, fallen
 from funcattn.pde.random_fields import neumann_field
 
 
@@ -33,6 +35,7 @@ def solve(
     *,
     tolerance: float = 1e-8,
     max_iterations: int = 200,
+    progress: Callable[[float], None] | None = None,
 ) -> npt.NDArray[np.float64]:
     """Solve -div(a grad u) = f on the unit square with u = 0 on the boundary.
 
@@ -54,6 +57,7 @@ def solve(
         forcing: f, a number or an array of shape (..., n, n); boundary values are not used.
         tolerance: bound on |f - A u| / |f|, 2-norm over the inner nodes; every result meets it.
         max_iterations: conjugate gradient steps allowed per sample.
+        progress: called with the share of the work on a sample that is done, 0 to 1.
 
     Returns:
         u at the nodes, shape (..., n, n). Leading axes are independent samples, and those of
@@ -97,7 +101,7 @@ def solve(
     a, f = np.broadcast_arrays(a, f)
     u = np.zeros(a.shape)
     for sample in np.ndindex(a.shape[:-2]):
-        inside, residual = _solve_one(a[sample], f[sample], tolerance, max_iterations)
+        inside, residual = _solve_one(a[sample], f[sample], tolerance, max_iterations, progress)
         if not residual <= tolerance:
             raise NotConvergedError(
                 f"expected a relative residual of {tolerance:.1e} within {max_iterations} "
@@ -133,7 +137,11 @@ def sample(
 
 
 def _solve_one(
-    a: npt.NDArray[np.float64], f: npt.NDArray[np.float64], tolerance: float, max_iterations: int
+    a: npt.NDArray[np.float64],
+    f: npt.NDArray[np.float64],
+    tolerance: float,
+    max_iterations: int,
+    progress: Callable[[float], None] | None,
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Return u at the inner nodes and the relative residual; both sides are times spacing^2."""
     inner = a.shape[0] - 2
@@ -158,7 +166,13 @@ def _solve_one(
         return smooth.ravel()
 
     right = f[1:-1, 1:-1].ravel() / (inner + 1) ** 2
+    size = float(np.linalg.norm(right)) or 1.0  # zero forcing has the exact solution zero
     shape = (inner**2, inner**2)
+
+    def tell(u: npt.NDArray[np.float64]) -> None:
+        if progress is not None:
+            progress(fallen(float(np.linalg.norm(right - apply(u))) / size, 1.0, tolerance))
+
     # cg monitors a recursive residual, which drifts by rounding: aim a little lower, and judge by
     # the true residual.
     u, _ = cg(
@@ -167,8 +181,7 @@ def _solve_one(
         rtol=0.9 * tolerance,
         maxiter=max_iterations,
         M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
+        callback=None if progress is None else tell,
     )
     residual = np.linalg.norm(right - apply(u))
-    # Zero forcing has the exact solution zero.
-    size = np.linalg.norm(right) or 1.0
     return u.reshape(inner, inner), float(residual / size)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from funcattn.arrays import Floats
 
@@ -48,6 +48,45 @@ def void_radius(
     turn = np.asarray(angle, dtype=np.float64)[..., None] * k
     g = np.cos(turn) @ (size * cosine) + np.sin(turn) @ (size * sine)
     radius: Floats = 0.2 + 0.2 * expit(-g)
+    return radius
+
+
+def void_through(radii: npt.NDArray[np.floating]) -> Callable[[Floats], Floats]:
+    """Return the radius of the void as a function of the angle, from an odd number of its values.
+
+    The values are at equal angles from 0 on, between 0.2 and 0.4. Between them g of `void_radius`,
+    with a mean, is the trigonometric polynomial through its values, so that voids of `void_radius`
+    with at most half as many waves as there are values are met exactly.
+
+    Raises:
+        ValueError: the number of radii is even or below 3, or one is out of range.
+
+    Example:
+        >>> angles = 2 * np.pi * np.arange(11) / 11
+        >>> waves = np.array([0.3, -1.0, 0.5, 0.0, 2.0, 0.1, 0.0, 0.0, -0.4, 1.0])
+        >>> radius = void_through(void_radius(waves, angles))
+        >>> others = np.array([0.2, 3.0])
+        >>> bool(np.allclose(radius(others), void_radius(waves, others)))
+        True
+    """
+    given = np.asarray(radii, dtype=np.float64)
+    n = given.size
+    if given.ndim != 1 or n < 3 or n % 2 == 0 or not ((given >= 0.2) & (given <= 0.4)).all():
+        raise ValueError(
+            f"expected an odd number of radii from 0.2 to 0.4, at least 3, got {given}: give them "
+            "at equal angles"
+        )
+    # Both ends are never reached: g is infinite there.
+    g = -logit(np.clip((given - 0.2) / 0.2, 0.005, 0.995))
+    waves = np.fft.rfft(g) / n
+    k = np.arange(1, len(waves))
+
+    def radius(angle: Floats) -> Floats:
+        turned = np.exp(1j * np.asarray(angle, dtype=np.float64)[..., None] * k)
+        polynomial = waves[0].real + 2.0 * (turned @ waves[1:]).real
+        found: Floats = 0.2 + 0.2 * expit(-polynomial)
+        return found
+
     return radius
 
 

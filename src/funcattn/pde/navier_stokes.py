@@ -1,6 +1,6 @@
 """Navier-Stokes flow on the periodic unit square: w_t + u . grad w = nu Laplace w + f."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ def solve(
     step: float = 0.05,
     courant: float = 2.0,
     max_steps: int = 100_000,
+    progress: Callable[[float], None] | None = None,
 ) -> Floats:
     """Solve w_t + u . grad w = nu Laplace w + f with period 1 in x and y, from w at time 0.
 
@@ -72,6 +73,7 @@ def solve(
         step: longest time step.
         courant: largest Courant number, at most 2 sqrt(2), where the method becomes unstable.
         max_steps: time steps allowed per flow.
+        progress: called with the share of a flow's time that is done, 0 to 1.
 
     Returns:
         w at the points and times, shape (..., times, n, n). Leading axes are independent flows, and
@@ -135,7 +137,17 @@ def solve(
     frames = np.empty((*w.shape[:-2], len(moments), n, n))
     for flow in np.ndindex(w.shape[:-2]):
         try:
-            _solve_one(w[flow], f[flow], viscosity, moments, step, courant, max_steps, frames[flow])
+            _solve_one(
+                w[flow],
+                f[flow],
+                viscosity,
+                moments,
+                step,
+                courant,
+                max_steps,
+                frames[flow],
+                progress,
+            )
         except NotConvergedError as error:
             raise NotConvergedError(f"{error}{f' (flow {flow})' if flow else ''}") from None
     return frames
@@ -199,6 +211,7 @@ def _solve_one(
     courant: float,
     max_steps: int,
     frames: Floats,
+    progress: Callable[[float], None] | None,
 ) -> None:
     """Write w at the times into `frames`.
 
@@ -266,6 +279,8 @@ def _solve_one(
             fourth, _ = slope(full + h * (decay * third))
             w = full + (h / 6) * (decay * (decay * first + 2 * (second + third)) + fourth)
             first, rate = slope(w)
+            if progress is not None:
+                progress(time / float(times[-1]))
             if not h * rate <= STABLE_COURANT:
                 raise NotConvergedError(
                     f"expected a Courant number of at most {STABLE_COURANT:.3f}, got "

@@ -340,6 +340,34 @@ def sample(
         >>> stored["features"].shape, stored["target"].shape, int(stored["surface"].sum())
         ((160, 7), (160, 4), 60)
     """
+    design = airfrans.draw_design(rng, reflex=reflex)
+    return case(
+        design,
+        panels=panels,
+        field_points=field_points,
+        near=near,
+        closest=closest,
+        trip=trip,
+        viscosity=viscosity,
+        rng=rng,
+    )
+
+
+def case(
+    design: airfrans.Design,
+    *,
+    panels: int = 200,
+    field_points: int = 31_800,
+    near: float = 0.75,
+    closest: float = 1e-3,
+    trip: float = 0.05,
+    viscosity: float = 1.56e-5,
+    rng: np.random.Generator,
+) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
+    """Solve for the flow past an airfoil of your own; arguments and results are as in `sample`.
+
+    rng: source of the points in the fluid.
+    """
     if field_points < 0:
         raise ValueError(f"expected field_points >= 0, got {field_points}: try 31800")
     if not 0.0 <= near <= 1.0:
@@ -349,7 +377,6 @@ def sample(
             f"expected closest in (0, 0.5], got {closest}: points must stay off the airfoil and "
             "inside the box; try 0.001"
         )
-    design = airfrans.draw_design(rng, reflex=reflex)
     nodes = airfrans.outline(design, panels=panels)
     flow = solve(nodes, airfrans.stream(design, viscosity))
     wall, layers = surface(flow), friction(flow, viscosity, trip=trip)

@@ -1,5 +1,6 @@
 """Pipe flow: the steady incompressible Navier-Stokes equations in a curved channel."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.sparse import coo_array, csc_array
 from scipy.sparse.linalg import splu
 
-from funcattn.pde.errors import NotConvergedError
+from funcattn.pde.errors import NotConvergedError, fallen
 
 LENGTH = 10.0
 PIECES = 4
@@ -103,6 +104,7 @@ def solve(
     traction: float | npt.NDArray[np.floating] = 0.0,
     tolerance: float = 1e-10,
     max_iterations: int = 25,
+    progress: Callable[[float], None] | None = None,
 ) -> Flow:
     """Solve (u . grad) u - nu Laplace u + grad p = 0, div u = 0 for a steady flow.
 
@@ -135,6 +137,7 @@ def solve(
         tolerance: bound on the last correction of the velocity, relative to its largest value.
             The remaining error is smaller, also for the pressure, which enters linearly.
         max_iterations: corrections allowed.
+        progress: called with the share of the work that is done, 0 to 1.
 
     Returns:
         The flow: velocity, pressure, iterations and change.
@@ -183,6 +186,8 @@ def solve(
         # A flow at rest has the exact solution zero.
         speed = abs(state[:count]).max() or 1.0
         change = float(abs(correction[:count]).max() / speed)
+        if progress is not None:
+            progress(fallen(change, 1.0, tolerance))
         if change <= tolerance:
             pressure = state[count:].reshape((nx + 1) // 2, (ny + 1) // 2)
             return Flow(state[:count].reshape(2, nx, ny), pressure, iteration, change)

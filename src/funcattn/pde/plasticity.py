@@ -4,6 +4,7 @@ Units are mm, ms, g and hence MPa, N and mJ; forces and energies are per mm of t
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -86,6 +87,7 @@ def solve(
     hourglass: float = 0.05,
     courant: float = 0.9,
     max_steps: int = 500_000,
+    progress: Callable[[float], None] | None = None,
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Squeeze the block from above with a die that moves down at 3 mm/ms for 2 ms.
 
@@ -114,6 +116,7 @@ def solve(
         hourglass: stiffness against hourglass motion, as a fraction of the elastic one, 0 to 1.
         courant: time step over the critical step, in (0, 1].
         max_steps: time steps allowed.
+        progress: called with the share of the work that is done, 0 to 1.
 
     Returns:
         die: height of the die at time 0 above each column, shape (columns,).
@@ -164,6 +167,8 @@ def solve(
                 f"far as {clock[TIME]:.2f} ms in {clock[STEPS]:.0f} steps: try another mesh or "
                 "draw another die"
             )
+        if progress is not None:
+            progress((frame + 1) / frames)
         motion[frame, ..., 0] = field(block, columns, X)
         motion[frame, ..., 1] = field(block, columns, Y)
         work[frame] = clock[WORK]

@@ -20,6 +20,7 @@ from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
 from funcattn.ops.linalg import NotPositiveError
 from funcattn.tasks import Task
+from funcattn.training.bundled import run_folder
 from funcattn.training.checkpoint import model_tensors
 from funcattn.training.run import Run
 from funcattn.training.setup import device_named
@@ -65,10 +66,14 @@ class Predictor:
             context=context,
             grid=None if grid is None else tuple(grid),
         )
+        return _like(positions, self.fields(batch))
+
+    def fields(self, batch: Batch) -> Tensor:
+        """What the network says of a batch of `prepared`, shaped as its target."""
         with torch.no_grad(), _words_about(batch):
             out = self.task.predict(self.surrogate, batch)
             _check_finite(out, batch.mask)
-        return _like(positions, out)
+        return out
 
     def encode(
         self,
@@ -151,7 +156,8 @@ class Predictor:
             if array is not None:
                 lowest, highest = _extremes(name, array, known)
                 _check_size(name, lowest, highest, known)
-                _warn_outside(name, lowest, highest, known)
+                for words in _outside(name, lowest, highest, known):
+                    warnings.warn(words, OutsideTrainingWarning, stacklevel=2)
         encoded = predict_streamed(
             self.surrogate,
             positions,
@@ -198,7 +204,37 @@ class Predictor:
         grid: tuple[int, ...] | None = None,
         needs_weights: bool = True,
     ) -> Batch:
-        """The inputs as a batch, after a look at their shapes and their range."""
+        """The inputs as a batch, after a look at their shapes, and a warning about their range."""
+        batch, outside = self.prepared(
+            positions,
+            values,
+            mask=mask,
+            weights=weights,
+            context=context,
+            grid=grid,
+            needs_weights=needs_weights,
+        )
+        for words in outside:
+            # Seen from the method that the user called.
+            warnings.warn(words, OutsideTrainingWarning, stacklevel=3)
+        return batch
+
+    def prepared(
+        self,
+        positions: Field,
+        values: Field | None = None,
+        *,
+        mask: Field | None = None,
+        weights: Field | None = None,
+        context: Field | None = None,
+        grid: tuple[int, ...] | None = None,
+        needs_weights: bool = True,
+    ) -> tuple[Batch, list[str]]:
+        """The inputs of `predict` as a batch, and where they leave the range of training.
+
+        Raises:
+            ValueError: they do not fit the task or each other, or are not of ordinary size.
+        """
         given = {
             "positions": positions,
             "values": values,
@@ -214,6 +250,7 @@ class Predictor:
         batch = self._checked(tensors, grid)
         if needs_weights and batch.weights is None and self.task.weighted:
             batch = replace(batch, weights=self._grid_weights(batch.positions, grid))
+        outside: list[str] = []
         for name, tensor, known in (
             ("positions", batch.positions, self.surrogate.position_range),
             ("values", batch.values, self.surrogate.value_range),
@@ -223,8 +260,8 @@ class Predictor:
                 channels = points.reshape(-1, tensor.shape[-1])
                 lowest, highest = channels.amin(0), channels.amax(0)
                 _check_size(name, lowest, highest, known)
-                _warn_outside(name, lowest, highest, known, depth=1)
-        return batch
+                outside += _outside(name, lowest, highest, known)
+        return batch, outside
 
     def _grid_weights(self, positions: Tensor, grid: tuple[int, ...] | None) -> Tensor:
         """The weights of the points of a grid, for a network that was trained with them."""
@@ -333,25 +370,18 @@ def _check_finite(out: Tensor, mask: Tensor | None) -> None:
         raise _NotFiniteError("the prediction is not finite")
 
 
-def _warn_outside(
-    name: str, lowest: Tensor, highest: Tensor, known: Tensor, depth: int = 0
-) -> None:
-    """Warn where an input leaves the training range by more than a tenth of its width.
-
-    depth: how many calls lie between this one and the method that the user called.
-    """
+def _outside(name: str, lowest: Tensor, highest: Tensor, known: Tensor) -> list[str]:
+    """Words about channels that leave the training range by more than a tenth of its width."""
     low, high = known
     slack = 0.1 * (high - low)
     outside = (lowest < low - slack) | (highest > high + slack)
-    for channel in outside.nonzero().flatten().tolist():
-        warnings.warn(
-            f"{name}, channel {channel}: the network was trained on "
-            f"{low[channel]:.4g} to {high[channel]:.4g} and is asked at "
-            f"{lowest[channel]:.4g} to {highest[channel]:.4g}; "
-            "the prediction may be far off",
-            OutsideTrainingWarning,
-            stacklevel=3 + depth,
-        )
+    return [
+        f"{name}, channel {channel}: the network was trained on "
+        f"{low[channel]:.4g} to {high[channel]:.4g} and is asked at "
+        f"{lowest[channel]:.4g} to {highest[channel]:.4g}; "
+        "the prediction may be far off"
+        for channel in outside.nonzero().flatten().tolist()
+    ]
 
 
 def _extremes(name: str, array: Array, known: Tensor) -> tuple[Tensor, Tensor]:
@@ -400,11 +430,11 @@ def _tensor(name: str, array: object) -> Tensor:
 
 
 def load(run: str | Path | Run, device: str = "cpu", *, accept_edited: bool = False) -> Predictor:
-    """A trained run, from its folder: the weights that did best on validation data.
+    """A trained run, from its folder or its name: the weights that did best on validation data.
 
     device: where it computes; auto, cpu, cuda, cuda:1, mps.
     accept_edited: take the run's settings.json as it is, though it was changed after training.
     """
     where = device_named(device)
-    run = run if isinstance(run, Run) else Run(run, accept_edited=accept_edited)
+    run = run if isinstance(run, Run) else Run(run_folder(run), accept_edited=accept_edited)
     return Predictor(run.task, run.network.to(where))

@@ -1,0 +1,390 @@
+"""A run as the service knows it: questions in, fields out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from funcattn.arrays import Array
+from funcattn.data import Batch
+from funcattn.data.cases import Case, write_case
+from funcattn.data.cases.meshes import read_mesh
+from funcattn.data.foreign import read_hdf5, read_npz, write_hdf5, write_npz
+from funcattn.nn import Inspection, inspect
+from funcattn.problem import Field, Problem, slices
+from funcattn.registry import unknown
+from funcattn.serve.drawn import EDITORS, REFINEMENTS, Drawing, Editor
+from funcattn.serve.encoding import numbers, with_arrays
+from funcattn.serve.predictor import Predictor
+from funcattn.tasks import Task
+from funcattn.training.run import Run
+
+ARRAYS = ("positions", "values", "weights", "context")
+FILES = (".vtu", ".npz", ".h5")
+"""Kinds of files that are taken, and given back."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prediction that is asked for."""
+
+    batch: Batch
+    warnings: Sequence[str] = ()
+    drawing: Drawing | None = None
+    single: bool = True
+    """Whether the answer has no axis of samples."""
+    case: Case | None = None
+    """The file that was sent, where that is a mesh."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Questions with the same key can be answered together."""
+        parts = [getattr(self.batch, each.name) for each in fields(self.batch)]
+        return tuple(tuple(p.shape[1:]) if isinstance(p, Tensor) else p for p in parts)
+
+
+@dataclass
+class ServedModel(ABC):
+    """What is asked of a run. Its network is called by one thread at a time."""
+
+    name: str
+    run: Run
+    task: Task[Any]
+    editor: Editor | None = field(default=None, init=False)
+    layers: int = field(default=0, init=False)
+    """Layers whose basis and map can be seen."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """How it is drawn: grid, series, cloud, frames, few_shot or own."""
+
+    @abstractmethod
+    def fields(self, batch: Batch) -> Tensor:
+        """What the network says, shaped as the target; raises ValueError where that is nothing."""
+
+    @abstractmethod
+    def asked(self, request: Mapping[str, Any]) -> Question:
+        """A question from the names and values of a request; raises ValueError."""
+
+    @abstractmethod
+    def asked_by_file(self, path: Path, settings: Mapping[str, float]) -> Question:
+        """A question from a file; raises ValueError."""
+
+    @abstractmethod
+    def write(self, path: Path, question: Question, out: Tensor) -> None:
+        """Write the answer to a question of a file, in the same format."""
+
+    @abstractmethod
+    def form(self) -> dict[str, Any]:
+        """How inputs are made by hand."""
+
+    @property
+    def problem(self) -> Problem:
+        """The fields by name."""
+        return self.task.problem
+
+    @property
+    def outputs(self) -> Sequence[Field]:
+        """The fields that are sought."""
+        return self.problem.outputs
+
+    def answer(self, question: Question, out: Tensor) -> dict[str, Array]:
+        """The fields by name, with points last but for the channels: (n), (n c), (t n), (t n c)."""
+        b, n = out.shape[:2]
+        array = out.float().cpu().numpy()
+        frames = array.shape[2] if self.problem.time or self.kind == "frames" else None
+        channels = sum(each.channels for each in self.outputs)
+        # (b n t c) or (b n c) -> (b t n c) or (b n c)
+        shaped = array.reshape(b, n, *([] if frames is None else [frames]), channels)
+        shaped = shaped if frames is None else shaped.swapaxes(1, 2)
+        found = {}
+        for name, part in slices(self.outputs).items():
+            values = shaped[..., part]
+            values = values[..., 0] if part.stop - part.start == 1 else values
+            found[name] = values[0] if question.single else values
+        return found
+
+    def draw(self, request: Mapping[str, Any], most_points: int) -> Drawing:
+        """The input that the parameters of a request describe."""
+        editor = self._editor()
+        parameters, refine = drawn(request)
+        drawing = editor.draw(parameters, refine)
+        if len(drawing.positions) > most_points:
+            raise ValueError(
+                f"refine: expected at most {most_points} points, got {len(drawing.positions)}"
+            )
+        return drawing
+
+    def _editor(self) -> Editor:
+        if self.editor is None:
+            raise ValueError(
+                f"parameters: expected a task whose inputs can be drawn, got {self.task.name}; "
+                "send positions and values, or a file"
+            )
+        return self.editor
+
+    def random(self, seed: int | None) -> dict[str, Any]:
+        """Parameters drawn from the law of the training set."""
+        return self._editor().random(np.random.default_rng(seed))
+
+    def summary(self) -> dict[str, Any]:
+        """A line of the list of models."""
+        return {
+            "name": self.name,
+            "title": self.task.title,
+            "task": self.task.name,
+            "kind": self.kind,
+            "summary": f"{_names(self.problem.inputs) or 'geometry'} to {_names(self.outputs)}",
+        }
+
+    def description(self) -> dict[str, Any]:
+        """All that a page needs to know; arrays as such."""
+        problem, known = self.problem, self.run.network
+        lower, upper = problem.box
+        editor = self.editor
+        sample = None
+        if editor is not None:
+            parameters = editor.default()
+            sample = {"parameters": parameters, **shown(editor.draw(parameters, 1))}
+        return {
+            **self.summary(),
+            "space": problem.space,
+            "grid": None if self.task.grid is None else list(self.task.grid),
+            "periodic": problem.periodic,
+            "lower": list(lower),
+            "upper": list(upper),
+            "inputs": _ranges(problem.inputs, known.value_range),
+            "outputs": _ranges(self.outputs, None),
+            "frames": getattr(self.task, "frames", None),
+            "editor": self.form(),
+            "view": None if editor is None or editor.view is None else list(editor.view),
+            "sample": sample,
+            "solver": editor is not None and editor.solver,
+            "bands": False,
+            "layers": self.layers,
+            "refine": list(REFINEMENTS) if editor is not None else [1],
+            "record": _record(self.run, self.task.headline),
+        }
+
+    def inspected(self, question: Question, layer: int, head: int) -> dict[str, Any]:
+        """Basis functions (g n) and the map (g g) of a layer, in one head of it."""
+        with inspect(self.run.network) as seen:
+            self.fields(question.batch)
+        # Of a task in time, the layers of its first frame come first.
+        layers = [each for each in seen if isinstance(each.basis, Tensor)]
+        count = len({id(each.layer) for each in layers})
+        if not 0 <= layer < count:
+            wanted = f"0 to {count - 1}" if count else "a network whose layers have a basis"
+            raise ValueError(f"layer: expected {wanted}, got {layer}")
+        return {"layers": count, "layer": layer, "head": head, **_head(layers[layer], head)}
+
+
+class BenchmarkModel(ServedModel):
+    """A run of one of the tasks."""
+
+    def __init__(self, name: str, run: Run) -> None:
+        super().__init__(name, run, run.task)
+        self.predictor = Predictor(run.task, run.network)
+        if run.task.name in EDITORS:
+            self.editor = EDITORS[run.task.name](asdict(run.settings.data))
+            question = self.asked({"parameters": self.editor.default()})
+            with suppress(ValueError):  # a network without layers of this kind
+                self.layers = self.inspected(question, 0, 0)["layers"]
+
+    @property
+    def kind(self) -> str:
+        """As the task is drawn."""
+        if self.problem.context:
+            return "few_shot"
+        return {"line": "series"}.get(self.task.picture, self.task.picture)
+
+    def fields(self, batch: Batch) -> Tensor:
+        """What the network says."""
+        return self.predictor.fields(batch)
+
+    def form(self) -> dict[str, Any]:
+        """That of its editor, or a file."""
+        if self.editor is None:
+            return {"kind": "upload", "upload": [".npz", ".h5"], "random": False}
+        return {**self.editor.form(), "upload": list(FILES)}
+
+    def asked(self, request: Mapping[str, Any]) -> Question:
+        """From parameters, or from arrays as `Predictor.predict` takes them."""
+        if "parameters" in request:
+            parameters, refine = drawn(request)
+            drawing = self._editor().draw(parameters, refine)
+            batch, outside = self.predictor.prepared(
+                drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
+            )
+            return Question(batch, outside, drawing)
+        _only(request, [*ARRAYS, "mask", "grid", "layer", "head"])
+        arrays = {name: numbers(name, request[name]) for name in ARRAYS if name in request}
+        if "mask" in request:
+            arrays["mask"] = numbers("mask", request["mask"], "b")
+        return self._question(arrays, request.get("grid"))
+
+    def _question(self, arrays: dict[str, Array], grid: Any) -> Question:
+        if "positions" not in arrays:
+            raise ValueError("positions: expected an array (n, s), or parameters, got neither")
+        positions = arrays.pop("positions")
+        if positions.ndim not in (2, 3):
+            raise ValueError(f"positions: expected (n, s) or (b, n, s), got {positions.shape}")
+        lengths = None
+        if grid is not None:
+            lengths = _lengths(grid, positions.shape[-2], self.problem.space)
+        batch, outside = self.predictor.prepared(positions, **arrays, grid=lengths)
+        return Question(batch, outside, single=positions.ndim == 2)
+
+    def asked_by_file(self, path: Path, settings: Mapping[str, float]) -> Question:
+        """From arrays as `funcattn predict` takes them, or from a mesh with the input fields."""
+        if settings:
+            raise ValueError("set: expected a run on own data, got a benchmark's")
+        if path.suffix == ".vtu":
+            case = read_mesh(path)
+            given = [
+                numbers(each.name, _on_points(case, each)).reshape(len(case), each.channels)
+                for each in self.problem.inputs
+            ]
+            arrays = {"positions": np.asarray(case.positions)}
+            if given:
+                arrays["values"] = np.concatenate(given, axis=1)
+            # Cells of a mesh do not say that its points form the grid of training.
+            grid = self.task.grid
+            same = grid is not None and int(np.prod(grid)) == len(case)
+            return replace(self._question(arrays, list(grid) if grid and same else None), case=case)
+        arrays = dict(read_hdf5(path) if path.suffix == ".h5" else read_npz(path))
+        _only(arrays, [*ARRAYS, "mask", "grid"])
+        grid = arrays.pop("grid", None)
+        return self._question(arrays, None if grid is None else np.ravel(grid).tolist())
+
+    def write(self, path: Path, question: Question, out: Tensor) -> None:
+        """The prediction as `funcattn predict` writes it, or beside the fields of the mesh."""
+        if question.case is not None:
+            new = {}
+            for name, values in self.answer(question, out).items():
+                if self.kind == "frames":
+                    new |= {f"{name}_predicted_{t}": frame for t, frame in enumerate(values)}
+                else:
+                    new[f"{name}_predicted"] = values
+            write_case(path, question.case, new)
+            return
+        prediction = (out[0] if question.single else out).cpu().numpy()
+        (write_hdf5 if path.suffix == ".h5" else write_npz)(path, {"prediction": prediction})
+
+
+def drawn(request: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """The parameters of a request, and how fine the input is to be."""
+    _only(request, ["parameters", "refine", "layer", "head"])
+    parameters = request.get("parameters")
+    if not isinstance(parameters, Mapping):
+        raise ValueError(f"parameters: expected names with values, got {type(parameters).__name__}")
+    refine = request.get("refine", 1)
+    if type(refine) is not int or refine not in REFINEMENTS:
+        raise ValueError(f"refine: expected one of {REFINEMENTS}, got {str(refine)[:50]}")
+    return with_arrays(parameters), refine
+
+
+def shown(drawing: Drawing) -> dict[str, Any]:
+    """A drawing as part of a reply."""
+    found = {each.name: getattr(drawing, each.name) for each in fields(drawing)}
+    grid = found.pop("grid")
+    return {
+        **{name: array for name, array in found.items() if array is not None},
+        "grid": None if grid is None else list(grid),
+    }
+
+
+def _names(of: Sequence[Field]) -> str:
+    return ", ".join(each.name for each in of)
+
+
+def _only(given: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(unknown("body", str(name)[:100], known))
+
+
+def _lengths(grid: Any, points: int, space: int) -> tuple[int, ...]:
+    """The axis lengths of a grid of so many points."""
+    if (
+        not isinstance(grid, list | tuple)
+        or len(grid) != space
+        or not all(isinstance(each, int | float) and float(each).is_integer() for each in grid)
+        or not all(1 <= each <= points for each in grid)
+        or int(np.prod([int(each) for each in grid], dtype=object)) != points
+    ):
+        raise ValueError(
+            f"grid: expected {space} axis lengths whose product is {points}, got {str(grid)[:100]}"
+        )
+    return tuple(int(each) for each in grid)
+
+
+def _on_points(case: Case, wanted: Field) -> Array:
+    if wanted.name not in case.names:
+        raise ValueError(
+            f"body: expected a field {wanted.name!r} on the points of the mesh, got "
+            f"{', '.join(case.names) or 'none'}"
+        )
+    values = case[wanted.name]
+    if values.size != len(case) * wanted.channels:
+        raise ValueError(
+            f"{wanted.name}: expected {wanted.channels} numbers per point, got {values.shape}"
+        )
+    return values
+
+
+def _ranges(of: Sequence[Field], known: Tensor | None) -> list[dict[str, Any]]:
+    """The fields with the ranges that were seen in training, known (2 k), over their channels."""
+    found = []
+    for each, part in zip(of, slices(of).values(), strict=True):
+        low, high = (None, None)
+        if known is not None:
+            low, high = float(known[0, part].min()), float(known[1, part].max())
+        found.append(
+            {
+                "name": each.name,
+                "unit": each.unit or None,
+                "channels": each.channels,
+                "min": low,
+                "max": high,
+            }
+        )
+    return found
+
+
+def _record(run: Run, metric: str) -> dict[str, Any] | None:
+    """How good the run is, and how it was made."""
+    if not run.finished:
+        return None
+    record = run.record
+    return {
+        "error": record["test"].get(metric),
+        "metric": metric,
+        "command": record.get("command"),
+        "seed": run.settings.seed,
+        "commit": record.get("commit"),
+    }
+
+
+def _head(seen: Inspection, head: int) -> dict[str, Any]:
+    """What one head of a layer did with the first sample."""
+    basis, transported = seen.basis, None
+    assert isinstance(basis, Tensor)
+    heads = basis.shape[1]
+    if not 0 <= head < heads:
+        raise ValueError(f"head: expected 0 to {heads - 1}, got {head}")
+    with torch.no_grad():
+        if seen.query is not None and seen.key is not None and seen.system is not None:
+            transported = seen.map[0, head].float().cpu().numpy()
+    return {
+        "heads": heads,
+        "basis": basis[0, head].mT.float().cpu().numpy(),
+        "map": transported,
+    }
