@@ -4,12 +4,13 @@ BIN := .venv/bin
 # One thread per process: two threads that compete for a busy core are far slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo bench results test test-full lint format clean
+.PHONY: help setup demo bench models results test test-full lint format clean
 
 help:
 	@echo "make setup      build .venv with the exact versions of constraints.txt"
 	@echo "make demo       make Darcy data, train, test, write runs/demo/report.html (under 5 minutes)"
 	@echo "make bench      speed and memory beside other attentions, fills docs/speed.md (hours)"
+	@echo "make models     train the small runs in models/ (half an hour)"
 	@echo "make results    docs/results.md from results/experiments; RUN='table1 --seeds 3' runs more"
 	@echo "make test       lint, types, import law and tests"
 	@echo "make test-full  make test, and the checks that take minutes"
@@ -32,6 +33,10 @@ demo: setup
 # After an interruption, the same command continues. It needs an otherwise idle machine.
 bench: setup
 	$(BIN)/funcattn bench --out results/bench.json --pictures docs/pictures --page docs/speed.md
+
+# After an interruption, the same command continues.
+models: setup
+	$(BIN)/python benchmarks/bundled_models.py $(NAMES)
 
 RUN ?= --tables
 results: setup

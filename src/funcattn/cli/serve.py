@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import parent_process
 from pathlib import Path
@@ -20,6 +21,7 @@ from funcattn.fitting.served import served
 from funcattn.processes import end_with_pool, free_cores
 from funcattn.serve.app import create_app
 from funcattn.serve.limits import Access, Limits
+from funcattn.serve.model import ServedModel
 from funcattn.training.bundled import bundled
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ TOKEN, PLAN = "FUNCATTN_TOKEN", "FUNCATTN_SERVE"
 """Environment variables: the token, and what the workers are to serve."""
 GRACE = 10
 """Seconds that requests have to end after SIGTERM."""
+_APPLICATION = "funcattn.cli.serve:application"
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -54,7 +57,8 @@ class Serve(commands.Serve):
                 "funcattn; train one: funcattn train darcy --out runs/darcy"
             )
         # A run that cannot be served is refused here, and not by every worker again and again.
-        names = [served(folder).name for folder in runs]
+        models = [served(folder) for folder in runs]
+        names = [model.name for model in models]
         if len(set(names)) < len(names):
             raise ValueError(f"runs: expected folders with different names, got {', '.join(names)}")
         with (
@@ -80,7 +84,9 @@ class Serve(commands.Serve):
                 highlight=False,
                 soft_wrap=True,
             )
-            self._listen(listener, folder)
+            # A single process has the models already.
+            app = _created(plan, models) if self.workers == 1 else _APPLICATION
+            self._listen(listener, folder, app)
 
     def _limits(self) -> Limits:
         for name in ("workers", "max_points", "max_body", "queue", "timeout", "solve_timeout"):
@@ -101,10 +107,10 @@ class Serve(commands.Serve):
             jobs=max(1, (os.cpu_count() or 1) // self.workers),
         )
 
-    def _listen(self, listener: socket.socket, folder: str) -> None:
+    def _listen(self, listener: socket.socket, folder: str, app: "FastAPI | str") -> None:
         config = uvicorn.Config(
-            "funcattn.cli.serve:application",
-            factory=True,
+            app,
+            factory=isinstance(app, str),
             workers=self.workers,
             log_level="warning",
             access_log=False,
@@ -130,9 +136,12 @@ def application() -> "FastAPI":
     if parent_process() is not None:
         end_with_pool()
     plan: dict[str, Any] = json.loads(os.environ[PLAN])
-    models = {model.name: model for model in map(served, plan["runs"])}
+    return _created(plan, [served(folder) for folder in plan["runs"]])
+
+
+def _created(plan: Mapping[str, Any], models: Sequence[ServedModel]) -> "FastAPI":
     return create_app(
-        models,
+        {model.name: model for model in models},
         folder=Path(plan["folder"], "jobs"),
         limits=Limits(**plan["limits"]),
         access=Access(os.environ.get(TOKEN, ""), tuple(plan["origins"]), tuple(plan["hosts"])),
@@ -150,10 +159,16 @@ def _is_loopback(host: str) -> bool:
 def _listening(host: str, port: int) -> socket.socket:
     """A socket at an address."""
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # By its protocol, asyncio knows that it is of TCP, and sends short answers without delay.
+    listener = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=kind, backlog=2048)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
     except OSError as error:
+        listener.close()
         raise ValueError(
             f"{host}:{port}: expected an address of this machine with a free port, got "
             f"{error.strerror}; choose another by --port"
         ) from error
+    return listener

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ class ServedModel(ABC):
             "lower": list(lower),
             "upper": list(upper),
             "inputs": _ranges(problem.inputs, known.value_range),
-            "outputs": _ranges(self.outputs, None),
+            "outputs": _ranges(self.outputs, None, self._record.get("output_range", {})),
             "frames": getattr(self.task, "frames", None),
             "editor": self.form(),
             "view": None if editor is None or editor.view is None else list(editor.view),
@@ -170,7 +171,24 @@ class ServedModel(ABC):
             "bands": False,
             "layers": self.layers,
             "refine": list(REFINEMENTS) if editor is not None else [1],
-            "record": _record(self.run, self.task.headline),
+            "record": self._how_good(),
+        }
+
+    @cached_property
+    def _record(self) -> dict[str, Any]:
+        return self.run.record if self.run.finished else {}
+
+    def _how_good(self) -> dict[str, Any] | None:
+        """The error of the run, and how it was made."""
+        record, metric = self._record, self.task.headline
+        if not record:
+            return None
+        return {
+            "error": record["test"].get(metric),
+            "metric": metric,
+            "command": record.get("command"),
+            "seed": self.run.settings.seed,
+            "commit": record.get("commit"),
         }
 
     def inspected(self, question: Question, layer: int, head: int) -> dict[str, Any]:
@@ -340,11 +358,16 @@ def _on_points(case: Case, wanted: Field) -> Array:
     return values
 
 
-def _ranges(of: Sequence[Field], known: Tensor | None) -> list[dict[str, Any]]:
-    """The fields with the ranges that were seen in training, known (2 k), over their channels."""
+def _ranges(
+    of: Sequence[Field], known: Tensor | None, noted: Mapping[str, Sequence[float]] | None = None
+) -> list[dict[str, Any]]:
+    """The fields with the ranges that were seen in training, over their channels.
+
+    known: (2 k), of all channels. noted: of fields by name, where that is what is known.
+    """
     found = []
     for each, part in zip(of, slices(of).values(), strict=True):
-        low, high = (None, None)
+        low, high = (noted or {}).get(each.name, (None, None))
         if known is not None:
             low, high = float(known[0, part].min()), float(known[1, part].max())
         found.append(
@@ -357,20 +380,6 @@ def _ranges(of: Sequence[Field], known: Tensor | None) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _record(run: Run, metric: str) -> dict[str, Any] | None:
-    """How good the run is, and how it was made."""
-    if not run.finished:
-        return None
-    record = run.record
-    return {
-        "error": record["test"].get(metric),
-        "metric": metric,
-        "command": record.get("command"),
-        "seed": run.settings.seed,
-        "commit": record.get("commit"),
-    }
 
 
 def _head(seen: Inspection, head: int) -> dict[str, Any]:
