@@ -27,7 +27,7 @@ from funcattn.nn.operator import (
 )
 from funcattn.nn.points import Points
 from funcattn.problem import Problem
-from funcattn.settings import NetworkSettings
+from funcattn.settings import MUON_RECIPE, NetworkSettings
 
 Branch = Callable[[int], nn.Module]
 """Makes a part of a block from the width: the attention of a block on a cloud, called as
@@ -258,6 +258,7 @@ MODELS.register(
         when="The least error for a given time of training, on clouds and on grids.",
         fields=Form(FunctionalOperatorSettings, _built),
         muon=True,
+        recipe=MUON_RECIPE,
         published={
             "width": None,
             "layers": None,

@@ -56,6 +56,8 @@ class ModelEntry:
     """Settings on two cores."""
     tiny: Changes = field(default_factory=dict)
     """Settings in tests."""
+    recipe: Changes = field(default_factory=dict)
+    """Of the optimisation, in place of the modern preset's."""
 
     @property
     def takes(self) -> str:

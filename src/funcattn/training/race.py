@@ -42,7 +42,7 @@ from funcattn.nn.operator import FourierFeatures, start_by_fan_in
 from funcattn.problem import Field, Problem
 from funcattn.processes import end_with_pool
 from funcattn.provenance import facts
-from funcattn.settings import OptimisationSettings, Profile, changed
+from funcattn.settings import MUON_RECIPE, OptimisationSettings, Profile, changed
 from funcattn.tasks import TASKS, Task
 from funcattn.training.lap import Lap, error_of
 from funcattn.training.settings import default_settings
@@ -59,16 +59,7 @@ _AS_GOOD = 1.05
 _MEASURED = (5, 15)
 """Steps before the measurement, and steps that are measured."""
 
-SHARED = OptimisationSettings(
-    optimiser="muon_batched",
-    batch=4,
-    rate=2e-3,
-    muon_rate=2e-2,
-    weight_decay=0.0,
-    warm_up=0.1,
-    clip=1.0,
-    ema=0.99,
-)
+SHARED = OptimisationSettings(**MUON_RECIPE)
 """The recipe for all, before the search of its rate."""
 
 ELSEWHERE: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {

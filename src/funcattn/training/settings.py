@@ -41,6 +41,8 @@ def with_model(settings: RunSettings, model: str, profile: Profile) -> RunSettin
     optimisation = settings.optimisation
     if optimisation.optimiser == "muon" and not entry.muon:
         optimisation = replace(optimisation, optimiser="adamw")
+    elif optimisation.optimiser == "muon":
+        optimisation = replace(optimisation, **entry.recipe)
     return replace(settings, model=model, network=network, optimisation=optimisation)
 
 
