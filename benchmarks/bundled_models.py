@@ -27,14 +27,14 @@ from funcattn.training.signed import write_signed
 
 PROJECT = Path(__file__).parents[1]
 EPOCHS = {
-    "darcy": 100,
-    "elasticity": 60,
+    "darcy": 40,
+    "elasticity": 20,
     "airfoil": 100,
-    "pipe": 120,
-    "burgers": 200,
-    "few_shot": 30,
+    "pipe": 100,
+    "burgers": 80,
+    "few_shot": 10,
 }
-"""About five minutes of one core for each."""
+"""Two to four minutes of one core for each."""
 MODELS = {"few_shot": "funcattn"}
 """Regression from observations has a form of the paper's network only."""
 MOST_BYTES = 3_000_000
