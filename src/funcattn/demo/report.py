@@ -80,9 +80,9 @@ def report(
     ]
     comparison = Section(
         "Against honest yardsticks",
-        "Mean over the test samples of ||prediction - truth|| / ||truth||. The network that sees each "
-        "point by itself moves nothing between points; it was trained on the same data, for as "
-        "many steps.",
+        "Mean over the test samples of ||prediction - truth|| / ||truth||. The network that sees "
+        "each point by itself moves nothing between points; it was trained on the same data, for "
+        "as many steps.",
         tables=[
             Table(
                 ("prediction", "relative error"),
