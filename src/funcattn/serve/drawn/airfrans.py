@@ -90,7 +90,7 @@ class AirfransEditor(Editor):
 
 def _design(parameters: Parameters) -> Design:
     only(parameters, list(DEFAULT))
-    found = {name: number(parameters, name, default) for name, default in DEFAULT.items()}
+    found = {name: number(parameters, name, float(default)) for name, default in DEFAULT.items()}
     if found["family"] not in (4, 5) or found["reflex"] not in (0, 1):
         raise ValueError("parameters: expected family 4 or 5 and reflex 0 or 1, got others")
     if not (1e4 <= found["reynolds"] <= 1e8 and abs(found["incidence"]) <= 45.0):

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.signal import resample
+from scipy.fft import irfft, rfft
 
 from funcattn.arrays import Floats
 from funcattn.pde import burgers
@@ -86,5 +86,8 @@ def _curve(parameters: Parameters) -> Floats:
 def _sampled(curve: Floats, points: int) -> Floats:
     """The polynomial at so many points, which may be fewer than it has values."""
     every = nested(points, len(curve))
-    fine: Floats = resample(curve, points * every)
+    modes = rfft(curve, norm="forward")
+    if len(curve) % 2 == 0 and points * every > len(curve):
+        modes[-1] /= 2  # the shortest wave is a conjugate pair on more points
+    fine: Floats = irfft(modes, points * every, norm="forward")
     return fine[::every]
