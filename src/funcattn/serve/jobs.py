@@ -114,15 +114,18 @@ class Jobs:
 
     def events(self, name: str, start: int) -> list[Event]:
         """What happened, from the event with this number on."""
-        try:
-            text = (self.root / name / "events.jsonl").read_text(encoding="utf-8")
-        except FileNotFoundError:
-            text = ""
-        lines = text.splitlines()[start:]
-        found = [Event(each["event"], each["data"]) for each in map(json.loads, lines)]
+        found = self._told(name)[start:]
         if not any(each.last for each in found) and not self._watched(name):
             found.append(Event("error", {"detail": "the process that ran the job has ended"}))
         return found
+
+    def _told(self, name: str) -> list[Event]:
+        try:
+            text = (self.root / name / "events.jsonl").read_text(encoding="utf-8")
+        except FileNotFoundError:  # before its first word
+            return []
+        whole = text[: text.rfind("\n") + 1].splitlines()
+        return [Event(each["event"], each["data"]) for each in map(json.loads, whole)]
 
     def result(self, name: str, names: list[str]) -> dict[str, Array]:
         """The fields that were found."""
@@ -161,12 +164,11 @@ class Jobs:
         said = child.stderr.read().decode(errors="replace") if child.stderr else ""
         if child.stderr:
             child.stderr.close()
-        with suppress(OSError):
-            lines = (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
-            if not lines or json.loads(lines[-1])["event"] not in _LAST:
-                if not why:
-                    why = "the solver ended without an answer"
-                    sys.stderr.write(f"funcattn: {why} ({child.returncode}): {said[-2000:]}\n")
+        if not any(event.last for event in self._told(name)):
+            if not why:
+                why = "the solver ended without an answer"
+                sys.stderr.write(f"funcattn: {why} ({child.returncode}): {said[-2000:]}\n")
+            with suppress(OSError):  # the folder is gone, with the service
                 tell(folder, "error", detail=why)
 
     def _watched(self, name: str) -> bool:
