@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from funcattn.serve import app
+import funcattn
 
-STATIC = app.STATIC
+STATIC = Path(funcattn.__file__).parent / "serve" / "static"
 SCREENSHOTS = Path(__file__).parents[3] / "runs" / "screenshots"
 """Where pictures of the page are kept; git does not see them."""
 FLAGS = [

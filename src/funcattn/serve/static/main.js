@@ -29,11 +29,12 @@ async function open() {
   bench?.remove();
   bench = null;
   find("#title").textContent = shortTitle(chosen);
-  find("#summary").textContent = chosen.summary || restOfTitle(chosen);
+  find("#summary").textContent = restOfTitle(chosen) || chosen.summary;
   document.title = `${shortTitle(chosen)} \u2013 funcattn`;
   try {
     const model = await api.model(chosen.name);
     record(model);
+    if (HINTS[model.editor.kind]) find("#summary").textContent += `${find("#summary").textContent && ". "}${HINTS[model.editor.kind]}`;
     const made = new Workbench(model, (error) => lost(error, () => made.predict()));
     bench = made;
     find("#bench").hidden = false;
@@ -48,11 +49,23 @@ async function open() {
 function list(current) {
   find("#models").replaceChildren(...models.map((each) => h("li", {},
     h("a", { href: `#/${encodeURIComponent(each.name)}`, "aria-current": each.name === current ? "page" : null }, shortTitle(each)))));
+  find("#models [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 /** "Darcy flow" of "Darcy flow: permeability to pressure", and what follows. */
 const shortTitle = ({ title, name }) => (title || name).split(":")[0];
-const restOfTitle = ({ title }) => (title ?? "").split(":").slice(1).join(":").trim();
+const restOfTitle = ({ title }) => (title ?? "").split(":").slice(1).join(":").trim().replace(/^./, (letter) => letter.toUpperCase());
+
+/** What to do, by the kind of editor. */
+const HINTS = {
+  paint: "Paint, and the field follows the brush.",
+  curve: "Draw a curve, and see what becomes of it.",
+  handles: "Drag the points, and the field follows.",
+  sliders: "Move the sliders, and the field follows.",
+  stir: "Set and drag vortices, then play the frames.",
+  points: "Click where you have observed something.",
+  upload: "Bring a mesh of your own.",
+};
 
 function record({ record: made }) {
   const rows = made ? [

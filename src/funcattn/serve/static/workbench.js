@@ -140,6 +140,7 @@ export class Workbench {
     this.pictures.show({ surrogate: this.result, solver: this.solved, channel, frame, band });
     const { camera } = this.pictures;
     find("#boards").classList.toggle("broad", !camera || camera.aspect > 1.7);
+    find("#boards").style.setProperty("--aspect", camera?.aspect ?? 2);
     find("#boards").classList.toggle("solo", Boolean(this.editor.showResult));
     this.cut.show(this.pictures);
     this.#compare();

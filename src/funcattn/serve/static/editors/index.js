@@ -12,7 +12,8 @@ const KINDS = { curve, handles, paint, points, sliders, stir, upload };
 
 export function createEditor(stage, tools, model, changed) {
   const { editor } = model;
-  const kind = editor.upload?.length ? upload : KINDS[editor.kind];
+  // Meshes of their own are what people bring to runs of their own.
+  const kind = model.kind === "own" && editor.upload?.length ? upload : KINDS[editor.kind];
   if (!kind) throw new Error(`expected an editor of ${Object.keys(KINDS).join(", ")}, got ${editor.kind}`);
   return kind.create(stage, tools, model, changed);
 }
