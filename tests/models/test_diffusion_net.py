@@ -203,7 +203,7 @@ def test_points_that_span_no_surface_are_refused() -> None:
     network = DiffusionNet(2, 0, 1, width=4, layers=1)
     line = torch.linspace(0, 1, 40)[None, :, None].expand(-1, -1, 2)
     for bad in (line, torch.zeros(1, 40, 2), torch.rand(1, 3, 2)):
-        with pytest.raises(ValueError, match="positions: expected .* points that span a surface"):
+        with pytest.raises(ValueError, match=r"positions: expected .* points that span a surface"):
             network(bad)
     with pytest.raises(ValueError, match="space: expected 2 or 3 dimensions, got 1"):
         DiffusionNet(1, 0, 1)
