@@ -1,16 +1,11 @@
 import itertools
+import math
 from typing import Any
 
 import torch
 
-from funcattn.models.pointnet2 import (
-    Cloud,
-    PointNet2,
-    Propagation,
-    SetAbstraction,
-    furthest,
-    thinned,
-)
+from funcattn.models.clouds import Cloud, furthest, nearest_in, thinned
+from funcattn.models.pointnet2 import PointNet2, Propagation, SetAbstraction
 
 
 def test_sizes_are_those_of_the_public_network_for_scenes() -> None:
@@ -30,9 +25,14 @@ def test_sizes_are_those_of_the_public_network_for_scenes() -> None:
 def test_centres_lie_as_far_from_each_other_as_can_be() -> None:
     line = torch.arange(9.0)[:, None].double()
     assert furthest(line, 4).tolist() == [0, 8, 4, 2]
-    kept, where = thinned(Cloud(torch.cat([line, line[:5]]), torch.tensor([0] * 9 + [1] * 5)))
-    assert where.tolist() == [0, 8, 4, 9, 13]
+    both = Cloud(torch.cat([line, line[:5]]), torch.tensor([0] * 9 + [1] * 5))
+    kept = thinned(both, 4)
+    assert kept.positions[:, 0].tolist() == [0, 8, 4, 0, 4]
     assert kept.sample.tolist() == [0, 0, 0, 1, 1]
+    distance, near = nearest_in(both, kept, 7)
+    assert near[1].tolist() == [8, 7, 6, 5, 4, 3, 2]
+    assert near[3].tolist() == [9, 10, 11, 12, 13, 9, 9]
+    assert distance[3].tolist() == [0, 1, 2, 3, 4, math.inf, math.inf]
 
 
 def test_only_points_within_the_radius_are_seen(uniform: Any) -> None:

@@ -8,17 +8,14 @@ Axes: v point, w chosen point, k neighbour, c, e channels, s space dimension, o 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.base import FieldNetwork
-from funcattn.models.graphs import SampleNorm
+from funcattn.models.clouds import Cloud, CloudNetwork, NormedPerceptron, nearest_in, thinned
 from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.nn.points import Points
 from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
@@ -28,74 +25,6 @@ _LEVELS = 4
 _NEIGHBOURS = 32
 _NEAREST = 3
 """Points that a finer one is interpolated from."""
-
-
-class Cloud(NamedTuple):
-    """Points in a row, and the sample of each; those of one sample lie together."""
-
-    positions: Float[Tensor, "v s"]
-    sample: Int[Tensor, " v"]
-
-    def parts(self) -> tuple[Tensor, ...]:
-        """The positions of each sample."""
-        return self.positions.split(torch.bincount(self.sample).tolist())
-
-
-@torch.no_grad()
-def furthest(positions: Float[Tensor, "n s"], count: int) -> Int[Tensor, " w"]:
-    """So many points, each as far as can be from those before; first the furthest from the mean."""
-    # In doubles, and by differences, so that points in another order are chosen alike.
-    x = positions.double()
-    chosen = [(x - x.mean(0)).square().sum(-1).argmax()]
-    distance = x.new_full((len(x),), torch.inf)
-    for _ in range(count - 1):
-        distance = torch.minimum(distance, (x - x[chosen[-1]]).square().sum(-1))
-        chosen.append(distance.argmax())
-    return torch.stack(chosen)
-
-
-@torch.no_grad()
-def thinned(cloud: Cloud) -> tuple[Cloud, Int[Tensor, " w"]]:
-    """A quarter of the points of each sample, and which they are."""
-    kept, first = [], 0
-    for part in cloud.parts():
-        kept.append(furthest(part, -(-len(part) // _FEWER)) + first)
-        first += len(part)
-    where = torch.cat(kept)
-    return Cloud(cloud.positions[where], cloud.sample[where]), where
-
-
-def _near(
-    cloud: Cloud, centres: Cloud, count: int
-) -> tuple[Float[Tensor, "w k"], Int[Tensor, "w k"]]:
-    """Distances and places of the nearest points of each centre; the first again where none are."""
-    distances, places, first = [], [], 0
-    for part, middle in zip(cloud.parts(), centres.parts(), strict=True):
-        found = torch.cdist(middle, part, compute_mode="donot_use_mm_for_euclid_dist").topk(
-            min(count, len(part)), largest=False
-        )
-        missing = (0, count - found.indices.shape[1])
-        distances.append(F.pad(found.values, missing, value=torch.inf))
-        places.append(F.pad(found.indices, missing) + first)
-        first += len(part)
-    return torch.cat(distances), torch.cat(places)
-
-
-class NormedPerceptron(nn.Module):
-    """Linear maps, each with a norm over the rows of its sample and ReLU after it."""
-
-    def __init__(self, *widths: int) -> None:
-        super().__init__()
-        pairs = list(itertools.pairwise(widths))
-        # The norms take biases away.
-        self.maps = nn.ModuleList(nn.Linear(here, there, bias=False) for here, there in pairs)
-        self.norms = nn.ModuleList(SampleNorm(there) for _, there in pairs)
-
-    def forward(self, x: Float[Tensor, "v c"], sample: Int[Tensor, " v"]) -> Float[Tensor, "v e"]:
-        """Each row by itself, but for the norms."""
-        for map_, norm in zip(self.maps, self.norms, strict=True):
-            x = F.relu(norm(map_(x), sample))
-        return x
 
 
 class SetAbstraction(nn.Module):
@@ -111,7 +40,7 @@ class SetAbstraction(nn.Module):
     ) -> Float[Tensor, "w e"]:
         """From all points to the centres."""
         with torch.no_grad():
-            distance, near = _near(cloud, centres, _NEIGHBOURS)
+            distance, near = nearest_in(cloud, centres, _NEIGHBOURS)
             near = torch.where(distance <= self.radius, near, near[:, :1])
         offsets = cloud.positions[near] - centres.positions.unsqueeze(1)
         seen = torch.cat([offsets, z[near]], dim=-1)  # (w, k, s + c)
@@ -131,7 +60,7 @@ class Propagation(nn.Module):
     ) -> Float[Tensor, "v e"]:
         """From the coarse points to all."""
         with torch.no_grad():
-            distance, near = _near(coarse, cloud, _NEAREST)
+            distance, near = nearest_in(coarse, cloud, _NEAREST)
             shares = 1 / (distance.square() + 1e-8)
             shares = shares / shares.sum(-1, keepdim=True)
         mean = (shares.unsqueeze(-1).to(z.dtype) * z[near]).sum(1)
@@ -139,7 +68,7 @@ class Propagation(nn.Module):
         return self.network(seen, cloud.sample)
 
 
-class PointNet2(FieldNetwork):
+class PointNet2(CloudNetwork):
     """PointNet++ (Qi, Yi, Su and Guibas, NeurIPS 2017), for a label or a field at each point.
 
         z_l = max over near points of network([offset, z_{l-1}])     on a quarter of the points,
@@ -198,29 +127,18 @@ class PointNet2(FieldNetwork):
         self.last = NormedPerceptron(4 * w, 4 * w)
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(4 * w, outputs)
 
-    def fields(
-        self, values: Tensor | None, time: Tensor | None, points: Points
-    ) -> Float[Tensor, "b n o"]:
+    def on_cloud(self, x: Float[Tensor, "v k"], cloud: Cloud) -> Float[Tensor, "v o"]:
         """Down to few points, and up to all."""
-        features = self.features_of(values, time, points)
-        assert points.positions is not None
-        real = torch.ones_like(features[..., 0], dtype=torch.bool)
-        if points.mask is not None:
-            real = real & points.mask
-        clouds = [Cloud(points.positions[real], real.nonzero()[:, 0])]
-        seen = [features[real]]
+        clouds, seen = [cloud], [x]
         for down in self.down:
-            clouds.append(thinned(clouds[-1])[0])
+            clouds.append(thinned(clouds[-1], _FEWER))
             seen.append(down(seen[-1], clouds[-2], clouds[-1]))
         z = seen.pop()
         for up in self.up:
             coarse, own = clouds.pop(), seen.pop()
             # At the finest level positions and values are not seen again.
             z = up(own if seen else None, z, clouds[-1], coarse)
-        z = self.dropout(self.last(z, clouds[0].sample))
-        out = features.new_zeros(*real.shape, self.outputs)
-        out[real] = self.head(z).to(out.dtype)
-        return out
+        return self.head(self.dropout(self.last(z, cloud.sample)))
 
 
 @dataclass(frozen=True)

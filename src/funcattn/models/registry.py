@@ -143,6 +143,8 @@ MODELS: Registry[ModelEntry] = Registry(
         "pod_deeponet": "funcattn.models.pod_deeponet",
         "pointnet": "funcattn.models.pointnet",
         "pointnet2": "funcattn.models.pointnet2",
+        "pcnn": "funcattn.models.point_convolutions",
+        "sphnet": "funcattn.models.point_convolutions",
         "diffusion_net": "funcattn.models.diffusion_net",
         "graphsage": "funcattn.models.graphs",
         "graph_unet": "funcattn.models.graph_unet",
