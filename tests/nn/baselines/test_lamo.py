@@ -44,7 +44,7 @@ def obvious_hydra(x: Tensor, hydra: Hydra) -> Tensor:
 
 
 def obvious(
-    x: Tensor, source: Tensor, weights: Tensor, *, layer: LamoAttention, here: Points, **_: object
+    x: Tensor, source: Tensor, weights: Tensor, *, layer: LamoAttention, **_: object
 ) -> Tensor:
     own, known = (layer.basis(part[None], Points())[0] for part in (x, source))  # (h n g)
     f = layer.features(source[None], Points())[0].chunk(HEADS, dim=-1)
@@ -54,8 +54,7 @@ def obvious(
         average = torch.diag(1 / (mass + 1e-8 * mass.mean())) @ known[h].T @ torch.diag(weights)
         tokens.append(average @ f[h])
     mixed = obvious_hydra(torch.cat(tokens, dim=-1), layer.hydra).chunk(HEADS, dim=-1)
-    real = (here.weights > 0).unsqueeze(1)
-    return torch.cat([real * own[h] @ mixed[h] for h in range(HEADS)], dim=-1)
+    return torch.cat([own[h] @ mixed[h] for h in range(HEADS)], dim=-1)
 
 
 def test_agrees_with_the_obvious_form_in_value_and_every_gradient(compared: Any, made: Any) -> None:

@@ -87,7 +87,8 @@ class Hydra(nn.Module):
             past = state_space(given[0], given[1], decay, given[2], given[3])
             past = F.pad(past[:, :-1], (0, 0, 0, 0, 1, 0))  # without the token itself
             y = y + (past.flip(1) if direction else past)
-        y = F.rms_norm(y.flatten(2), (self.inner,), self.gain, 1e-5)
+        y = y.flatten(2)
+        y = y * (y.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * self.gain
         return self.to_output(y * F.silu(gate))
 
 
@@ -140,7 +141,7 @@ class LamoAttention(Baseline):
         field = split_heads(self.features(source, there), self.heads)
         project = projector(known, "average", weights=there.weights, mask=there.mask)
         tokens = project(field).to(field.dtype).transpose(1, 2).flatten(2)  # (b, g, h d)
-        return lift(basis, split_heads(self.hydra(tokens), self.heads), mask=here.mask)
+        return lift(basis, split_heads(self.hydra(tokens), self.heads))
 
 
 ATTENTIONS.register(
