@@ -3,7 +3,7 @@
 Axes: b batch, n point, c width, g eigenfunction, o output channel.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -144,7 +144,8 @@ class Diffusion(nn.Module):
             return surface.functions @ (decay * coefficients)
         # Padding has no mass; with some, it stays as it is.
         mass = torch.where(surface.mass > 0, surface.mass, 1.0).flatten().unsqueeze(-1)
-        flat = _Implicit.apply(x.flatten(0, 1), self.time, mass, surface.laplacian)
+        apply: Callable[..., Tensor] = _Implicit.apply
+        flat = apply(x.flatten(0, 1), self.time, mass, surface.laplacian)
         return flat.unflatten(0, x.shape[:2])
 
 
@@ -243,7 +244,9 @@ class DiffusionNet(FieldNetwork):
         super().__init__(space, inputs, outputs, time=time)
         if space not in (2, 3):
             raise ValueError(f"space: expected 2 or 3 dimensions, got {space}")
-        self.functions, self.heat = functions, features == "heat"
+        self.heat = features == "heat"
+        # An implicit step needs none.
+        self.functions = functions if self.heat or diffusion == "spectral" else 0
         oriented = space == 2 if oriented is None else oriented
         seen = self.features - space + SIGNATURES if self.heat else self.features
         self.lift = nn.Linear(seen, width)
@@ -258,8 +261,7 @@ class DiffusionNet(FieldNetwork):
     ) -> Float[Tensor, "b n o"]:
         """Lift, blocks, head."""
         assert points.positions is not None
-        needed = self.heat or any(b.diffusion.how == "spectral" for b in self.blocks)
-        surface = surface_of(points, self.functions if needed else 0)
+        surface = surface_of(points, self.functions)
         seen = self.features_of(values, time, points)
         if self.heat:
             seen = torch.cat([heat_signature(surface), seen[..., self.space :]], dim=-1)

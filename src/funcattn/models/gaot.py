@@ -161,6 +161,7 @@ class PatchBlock(nn.Module):
     ) -> Float[Tensor, "b l w"]:
         """Between the patches, then at each of them."""
         if self.join is not None:
+            assert before is not None
             x = self.join(torch.cat([x, before], dim=-1))
         y = self.attention_norm(x)
         query, key, value = (
@@ -231,11 +232,9 @@ class GAOT(FieldNetwork):
         self.lift = nn.Linear(self.features, channels)
         self.to_nodes = GraphAttention(space, channels, hidden)
         self.mix = nn.Linear(tokens, tokens)
-        self.widen, self.narrow = (
-            (nn.Identity(), nn.Identity())
-            if tokens == width
-            else (nn.Linear(tokens, width), nn.Linear(width, tokens))
-        )
+        same = tokens == width
+        self.widen = nn.Identity() if same else nn.Linear(tokens, width)
+        self.narrow = nn.Identity() if same else nn.Linear(width, tokens)
         half = layers // 2
         self.blocks = nn.ModuleList(
             PatchBlock(width, heads, joins=i >= layers - half) for i in range(layers)
@@ -281,7 +280,8 @@ class GAOT(FieldNetwork):
 
     def _through(self, x: Float[Tensor, "b l w"]) -> Float[Tensor, "b l w"]:
         """The blocks; what the first half gave comes back in the second, the last first."""
-        half, seen = len(self.blocks) // 2, []
+        half = len(self.blocks) // 2
+        seen: list[Tensor] = []
         for i, block in enumerate(self.blocks):
             x = block(x, seen.pop() if block.join is not None else None)
             if i < half:

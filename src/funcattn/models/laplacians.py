@@ -103,7 +103,7 @@ def operators_of(positions: Float[Tensor, "n s"], functions: int) -> Operators:
         values, vectors = scipy.sparse.linalg.eigsh(
             shifted, kept, scipy.sparse.diags_array(area).tocsc(), sigma=_SHIFT, v0=np.ones(n)
         )
-    near = scipy.spatial.cKDTree(x).query(x, count + 1)[1]
+    near = np.asarray(scipy.spatial.cKDTree(x).query(x, count + 1)[1])
     gradient = _gradients(x, near, flat=space == 2)
     entries = laplacian.tocoo()
 

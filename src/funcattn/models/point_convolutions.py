@@ -99,6 +99,7 @@ class ConvolvingU(CloudNetwork):
         clouds, seen, geometries = [cloud], [], []
         z, levels = self.first(x), len(_FEWER)
         for level, (down, fewer) in enumerate(zip(self.down, _FEWER, strict=True)):
+            assert isinstance(down, Convolution)
             geometries.append(down.geometry(clouds[level]))
             norm = self.norms[level]
             z = F.relu(norm(down(z, geometries[level]), clouds[level].sample))
@@ -169,7 +170,7 @@ class GaussianConvolution(Convolution):
         for part, (x, sigma) in zip(z.split(counts), geometry, strict=True):
             with torch.no_grad():
                 mass = gaussians(x, x, sigma).sum(-1, keepdim=True)
-            w, out = part / mass, 0.0
+            w, out = part / mass, part.new_zeros(len(part), self.weight.shape[1])
             for step, weight in zip(2 * sigma * steps, self.weight, strict=True):
                 out = out + checkpoint(
                     _shifted, x, step, math.sqrt(2) * sigma, w @ weight.T, use_reentrant=False
