@@ -1,5 +1,6 @@
 """The twelve experiments as data: runs that can start, and the paper's numbers beside them."""
 
+import itertools
 from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
