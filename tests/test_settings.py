@@ -76,7 +76,7 @@ def test_the_settings_of_a_task_keep_their_kind() -> None:
         ({"precision": "16"}, r"precision: expected 32-true, 64-true, bf16-mixed, got '16'"),
         (
             {"optimisation": {"optimiser": []}},
-            r"optimiser: expected adam, adamw, muon, muon_batched, got \[\]",
+            r"optimiser: expected adam, adamw, muon, muon_batched, lion, soap, got \[\]",
         ),
         ({"network": 3}, r"settings\.network: expected NetworkSettings, got 3"),
         ({"network": {"width": {"a": 1}}}, r"settings\.network\.width: expected int, got {'a': 1}"),

@@ -166,16 +166,17 @@ def without_idle(kind: type[NetworkSettings], saved: Mapping[str, Any]) -> dict[
 class OptimisationSettings:
     """How the weights are moved; the defaults are those of the paper's PDE benchmarks."""
 
-    optimiser: Literal["adam", "adamw", "muon", "muon_batched"] = "adamw"
+    optimiser: Literal["adam", "adamw", "muon", "muon_batched", "lion", "soap"] = "adamw"
     """muon: Muon for the matrices that the network declares, AdamW for the rest. muon_batched: the
     same in full precision, all matrices of one shape at once; mode-wise weights, kernels of
-    convolutions and stencils included."""
+    convolutions and stencils included. lion, soap: for all of the network, with `rate`, of which
+    Lion wants a third to a tenth of AdamW's."""
     epochs: int = 500
     batch: int = 4
     accumulate: int = 1
     """Batches whose gradients are added before a step."""
     rate: float = 1e-3
-    """Peak learning rate of Adam and AdamW."""
+    """Peak learning rate of all but Muon."""
     muon_rate: float = 1e-2
     """Peak learning rate of Muon; chosen on validation data of two tasks (results/muon.json)."""
     weight_decay: float = 1e-5

@@ -347,7 +347,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(
         (
             "a.toml",
             "[optimisation]\noptimiser = 'sgd'",
-            "expected adam, adamw, muon, muon_batched, got 'sgd'",
+            "expected adam, adamw, muon, muon_batched, lion, soap, got 'sgd'",
         ),
         ("a.toml", "[optimisation]\nbatch = 0", "batch: expected a positive number, got 0"),
         ("a.toml", "[data]\nstride = 3", "use_every: expected a divisor of nodes - 1"),

@@ -1,5 +1,6 @@
 """The twelve experiments as data: runs that can start, and the paper's numbers beside them."""
 
+import itertools
 from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
@@ -95,8 +96,15 @@ def test_every_trial_has_stored_numbers_and_all_of_them_are_used() -> None:
 
 
 def test_a_method_that_is_not_here_is_not_run() -> None:
-    assert isinstance(EXPERIMENTS["pde"].trials["ht_net", "darcy"], NotYet)
-    assert not any(trial.model == "ht_net" for trial in EXPERIMENTS["pde"].wanted())
+    assert isinstance(EXPERIMENTS["darcy_notch"].trials["dgfno", "error"], NotYet)
+    assert not any(trial.model == "dgfno" for trial in EXPERIMENTS["darcy_notch"].wanted())
+
+
+@pytest.mark.parametrize("name", ["pde", "rna", "airfrans"])
+def test_every_row_of_the_tables_of_methods_has_its_network(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    assert set(experiment.trials) == set(itertools.product(experiment.rows, experiment.columns))
+    assert all(isinstance(trial, Trial) for trial in experiment.trials.values())
 
 
 @pytest.mark.parametrize("task", ON_TWO_CORES)

@@ -31,14 +31,17 @@ class SoftmaxAttention(nn.Module):
 def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     """By name: the class, and the options that make it small."""
     from funcattn import FunctionalAttention, OperatorTransformer
+    from funcattn.models.cno import CNO
     from funcattn.models.deeponet import DeepONet
     from funcattn.models.fno import FNO, TFNO, UNO
     from funcattn.models.functional_operator import FunctionalOperator
+    from funcattn.models.gaot import GAOT
     from funcattn.models.geo_fno import GeoFNO
     from funcattn.models.gino import GINO
     from funcattn.models.gnot import GNOT
     from funcattn.models.graph_unet import GraphUNet
     from funcattn.models.graphs import GNO, GraphSAGE, MeshGraphNet
+    from funcattn.models.ht_net import HTNet
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
     from funcattn.models.oformer import OFormer
@@ -57,6 +60,9 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "oformer": (OFormer, {"width": 8, "layers": 2, "heads": 2, "latent": 12}),
         "ono": (ONO, {"width": 8, "layers": 2, "heads": 2, "bases": 3}),
         "pointnet": (PointNet, {"width": 4, "hidden": 16, "code": 6}),
+        "gaot": (GAOT, {"width": 8, "channels": 4, "layers": 2, "heads": 2, "latent": 4}),
+        "cno": (CNO, {"width": 4, "levels": 2, "blocks": 1}),
+        "ht_net": (HTNet, {"width": 4, "levels": 2, "window": 2, "modes": 2, "spectral": 2}),
         "graphsage": (GraphSAGE, {"width": 16, "layers": 2, "code": 4, "neighbours": 5}),
         "graph_unet": (GraphUNet, {"width": 8, "levels": 1, "hidden": 16, "neighbours": 5}),
         "meshgraphnet": (MeshGraphNet, {"width": 6, "layers": 2, "neighbours": 5}),

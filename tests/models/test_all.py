@@ -16,8 +16,8 @@ OPERATORS = ("cloud operator", "grid operator")
 LOCAL = ("pointnet", "graphsage", "graph_unet", "meshgraphnet", "gno")
 TRANSFORMING = ("gnot", "oformer", "ono")
 KINDS = (
-    *("mlp", "deeponet", "lno", "gino", "geo_fno", *TRANSFORMING, *LOCAL),
-    *("fno", "tfno", "uno", "transformer", *OPERATORS),
+    *("mlp", "deeponet", "lno", "gino", "gaot", "geo_fno", *TRANSFORMING, *LOCAL),
+    *("fno", "tfno", "uno", "cno", "ht_net", "transformer", *OPERATORS),
 )
 TRANSFORMERS = ("transformer", "maps at points", "shared basis", "fourier", "lattice", "wide mlp")
 ON_POINTS = (
@@ -25,6 +25,7 @@ ON_POINTS = (
         "mlp",
         "lno",
         "gino",
+        "gaot",
         "geo_fno",
         *TRANSFORMING,
         "cloud operator",

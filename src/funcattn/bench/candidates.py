@@ -23,8 +23,9 @@ OURS, PLAIN, STREAMED = "functional", "functional, plain", "functional, streamed
 COMPILED, CHECKPOINTED = "functional, compiled", "functional, checkpointed"
 REFERENCE = "reference form"
 LAYERS_OF_MODEL = 8
-NOT_MEASURED = frozenset({"fourier", "intention", "perceiver", "transolver_plus", "lrsa"})
-"""Attentions that cost about what another does: galerkin, linear, flare, transolver and flare."""
+NOT_MEASURED = frozenset({"fourier", "intention", "perceiver", "transolver_plus", "lrsa", "lamo"})
+"""Attentions that cost about what another does: galerkin, linear, flare, transolver, flare and
+transolver."""
 
 
 @dataclass(frozen=True)

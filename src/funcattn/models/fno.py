@@ -494,6 +494,7 @@ MODELS.register(
         when="As FNO, for deeper networks in the same memory.",
         fields=Form(UNOSettings, _built(UNO)),
         needs_grid=True,
+        spaces=(1, 2),
         cost="n log n",
         published={"width": 32, "layers": 5, "modes": 12},
         small={"width": 24, "modes": 8},

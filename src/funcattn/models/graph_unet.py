@@ -122,18 +122,18 @@ class GraphUNet(GraphNetwork):
 
     def on_graph(self, x: Float[Tensor, "v k"], graph: Graph) -> Float[Tensor, "v o"]:
         """Encode, down, up, decode."""
-        z = F.relu(self.first_norm(self.first(self.encoder(x), graph), graph))
+        z = F.relu(self.first_norm(self.first(self.encoder(x), graph), graph.sample))
         seen: list[tuple[Tensor, Graph]] = []
         for pool, layer, norm in zip(self.pools, self.down, self.down_norms, strict=True):
             seen.append((z, graph))
             z, kept = pool(z, graph)
             graph = graph_of(graph.positions[kept], graph.sample[kept], self.neighbours)
-            z = F.relu(norm(layer(z, graph), graph))
+            z = F.relu(norm(layer(z, graph), graph.sample))
         for level in reversed(range(len(seen))):
             across, finer = seen[level]
             z = torch.cat([z[nearest_of(finer, graph)], across], dim=-1)
             graph = finer
-            z = self.up_norms[level](self.up[level](z, graph), graph)
+            z = self.up_norms[level](self.up[level](z, graph), graph.sample)
             z = F.relu(z) if level else z
         return self.decoder(z)
 

@@ -122,13 +122,13 @@ class SampleNorm(nn.Module):
         super().__init__()
         self.gain, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
 
-    def forward(self, x: Float[Tensor, "v c"], graph: Graph) -> Float[Tensor, "v c"]:
-        """Each channel by itself."""
-        count = torch.bincount(graph.sample).to(x.dtype).unsqueeze(-1)
+    def forward(self, x: Float[Tensor, "v c"], sample: Int[Tensor, " v"]) -> Float[Tensor, "v c"]:
+        """Each channel by itself; sample: that of each node."""
+        count = torch.bincount(sample).to(x.dtype).unsqueeze(-1)
 
         def mean(field: Tensor) -> Tensor:
             total = field.new_zeros(len(count), field.shape[-1])
-            return (total.index_add(0, graph.sample, field) / count)[graph.sample]
+            return (total.index_add(0, sample, field) / count)[sample]
 
         centred = x - mean(x)
         return centred * (mean(centred.square()) + 1e-5).rsqrt() * self.gain + self.shift
@@ -203,7 +203,7 @@ class GraphSAGE(GraphNetwork):
         """Encode, layers, decode."""
         z = self.encoder(x)
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            z = F.relu(norm(layer(z, graph), graph))
+            z = F.relu(norm(layer(z, graph), graph.sample))
         return self.decoder(self.last(z, graph))
 
 

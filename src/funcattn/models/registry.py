@@ -44,6 +44,8 @@ class ModelEntry:
     needs_grid: bool = False
     needs_size: bool = False
     """Whether all samples must have one number of points, known when it is built."""
+    spaces: tuple[int, ...] | None = None
+    """Dimensions of space that it is made for; None: any."""
     muon: bool = False
     """Whether it declares matrices for Muon (`matrices_for_muon`)."""
     cost: Literal["n", "n log n", "n²"] = "n"
@@ -67,6 +69,8 @@ class ModelEntry:
         words = "grids" if self.needs_grid else "points, grids"
         if self.needs_size:
             words += ", all of one size"
+        if self.spaces:
+            words += f", in {' or '.join(map(str, self.spaces))} dimensions"
         return words + (", observations" if self.observations else "")
 
     def settings(
@@ -105,6 +109,9 @@ class ModelEntry:
             return str(error)
         if self.needs_grid and not problem.grid:
             return "it needs points on a grid"
+        if self.spaces and problem.space not in self.spaces:
+            numbers = " or ".join(map(str, self.spaces))
+            return f"it needs a space of {numbers} dimensions, and this one has {problem.space}"
         if self.needs_size and problem.points is None:
             return "it needs the same number of points in all samples, in training and test"
         return None
@@ -122,12 +129,15 @@ MODELS: Registry[ModelEntry] = Registry(
         "f_fno": "funcattn.models.f_fno",
         "u_fno": "funcattn.models.u_fno",
         "unet": "funcattn.models.unet",
+        "cno": "funcattn.models.cno",
         "lsm": "funcattn.models.lsm",
         "mwt": "funcattn.models.mwt",
         "wno": "funcattn.models.wno",
         "factformer": "funcattn.models.factformer",
+        "ht_net": "funcattn.models.ht_net",
         "geo_fno": "funcattn.models.geo_fno",
         "gino": "funcattn.models.gino",
+        "gaot": "funcattn.models.gaot",
         "lno": "funcattn.models.lno",
         "gnot": "funcattn.models.gnot",
         "oformer": "funcattn.models.oformer",
@@ -135,6 +145,10 @@ MODELS: Registry[ModelEntry] = Registry(
         "deeponet": "funcattn.models.deeponet",
         "pod_deeponet": "funcattn.models.pod_deeponet",
         "pointnet": "funcattn.models.pointnet",
+        "pointnet2": "funcattn.models.pointnet2",
+        "pcnn": "funcattn.models.point_convolutions",
+        "sphnet": "funcattn.models.point_convolutions",
+        "diffusion_net": "funcattn.models.diffusion_net",
         "graphsage": "funcattn.models.graphs",
         "graph_unet": "funcattn.models.graph_unet",
         "meshgraphnet": "funcattn.models.graphs",

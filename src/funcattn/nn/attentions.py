@@ -55,6 +55,7 @@ ATTENTIONS: Registry[AttentionEntry] = Registry(
             "linear_no": "linear_no",
             "transolver_plus": "transolver_plus",
             "lrsa": "lrsa",
+            "lamo": "lamo",
         }.items()
     },
 )

@@ -47,7 +47,8 @@ class Rna(Task[RnaData]):
 
     name: ClassVar = "rna"
     title: ClassVar = "RNA segmentation: functional labels on molecular surfaces"
-    problem = Problem(3, (), (Field("class", CLASSES),))
+    # Clouds are centred, within radius 1.
+    problem = Problem(3, (), (Field("class", CLASSES),), lower=-1.0, upper=1.0)
     data_settings = RnaData
     headline: ClassVar = "accuracy"
     larger_is_better: ClassVar = True

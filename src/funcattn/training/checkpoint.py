@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from funcattn.errors import FuncattnError
 from funcattn.files import whole_folder
+from funcattn.training.optimisers import Optimiser
 
 _SUMS = "checksums.json"
 
@@ -220,8 +221,11 @@ def _check_optimiser(
     for place, entries in state.items():
         if not 0 <= place < len(parameters):
             raise ValueError(f"{place} is no parameter")
+        shapes = {tuple(parameters[place].shape), ()}
+        if isinstance(optimiser, Optimiser):
+            shapes = optimiser.shapes(parameters[place])
         for name, value in entries.items():
-            if isinstance(value, Tensor) and value.shape not in (parameters[place].shape, ()):
+            if isinstance(value, Tensor) and tuple(value.shape) not in shapes:
                 raise ValueError(f"{name} of parameter {place} has shape {tuple(value.shape)}")
 
 

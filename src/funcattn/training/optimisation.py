@@ -9,6 +9,9 @@ from torch.optim import lr_scheduler
 from funcattn.models import matrices_for_muon
 from funcattn.settings import OptimisationSettings
 from funcattn.training.muon import BatchedMuon, matrices_of
+from funcattn.training.optimisers import SOAP, Lion
+
+_OWN: dict[str, type[Lion | SOAP]] = {"lion": Lion, "soap": SOAP}
 
 
 def build_optimisers(
@@ -20,6 +23,9 @@ def build_optimisers(
         return [_fused(torch.optim.Adam, parameters, settings)]
     if settings.optimiser == "adamw":
         return [_fused(torch.optim.AdamW, parameters, settings)]
+    if settings.optimiser in _OWN:
+        kind = _OWN[settings.optimiser]
+        return [kind(parameters, settings.rate, weight_decay=settings.weight_decay)]
     if settings.optimiser == "muon_batched":
         matrices = matrices_of(model)
         _some(matrices, "muon_batched")
@@ -68,8 +74,8 @@ def build_schedule(
             pct_start=rise,
             div_factor=settings.start_divisor,
             final_div_factor=settings.end_divisor,
-            # Adam's betas are cycled too, as PyTorch does by default; Muon's momentum is not.
-            cycle_momentum=not isinstance(optimiser, torch.optim.Muon | BatchedMuon),
+            # Adam's betas are cycled too, as PyTorch does by default; the others' are not.
+            cycle_momentum=isinstance(optimiser, torch.optim.Adam),
         )
     if settings.schedule == "cosine":
         return lr_scheduler.CosineAnnealingLR(optimiser, T_max=total)

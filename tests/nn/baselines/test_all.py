@@ -19,6 +19,7 @@ from funcattn.nn.baselines import (
     FourierAttention,
     GalerkinAttention,
     Intention,
+    LamoAttention,
     LinearAttention,
     LinearNOAttention,
     LinformerAttention,
@@ -59,6 +60,7 @@ BASELINES = {
     "Fourier": Baseline(FourierAttention),
     "Galerkin": Baseline(GalerkinAttention),
     "Intention": Baseline(Intention),
+    "LaMO": Baseline(LamoAttention, {"bases": 5, "states": 3}),
     "linear": Baseline(LinearAttention),
     "LinearNO": Baseline(LinearNOAttention, {"bases": 5}),
     # Its projections have a column for each point.

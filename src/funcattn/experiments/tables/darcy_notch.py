@@ -25,7 +25,7 @@ DARCY_NOTCH = Experiment(
     rows=_ROWS,
     columns={"error": Column("Error")},
     trials={
-        (row, "error"): Trial("darcy_notch", row) if row in _HERE else NotYet()
+        (row, "error"): Trial("darcy_notch", row) if row in _HERE else NotYet("it is FNO here")
         for row in (*_HERE, *(row for row in _ROWS if row not in _HERE))
     },
     paper=PAPER["darcy_notch"],
@@ -40,6 +40,8 @@ DARCY_NOTCH = Experiment(
         ),
     ),
     notes=(
+        "dgFNO+ moves data of other domains to a common grid, and is FNO there. Our data is on "
+        "such a grid, so that it would be the row of FNO.",
         "The epochs of tier cpu were raised from ten, which took five minutes, for all networks "
         "alike. Functional attention and DeepONet had been run before that, and their test errors "
         "had been seen.",

@@ -2,7 +2,7 @@
 
 from funcattn.experiments.engine.claims import Below, First
 from funcattn.experiments.engine.experiment import Column, Experiment
-from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.experiments.engine.trial import Trial
 from funcattn.experiments.tables.paper import PAPER
 
 TITLES = {
@@ -35,13 +35,16 @@ ROWS = {
     "lrsa": "LRSA (not in the paper)",
     "transolver_plus": "Transolver++ (not in the paper)",
     "unet": "U-Net (not in the paper)",
+    "cno": "CNO (not in the paper)",
+    "gaot": "GAOT (not in the paper)",
+    "lamo": "LaMO (not in the paper)",
 }
 HERE = (
     *("funcattn", "transolver", "galerkin", "lno", "flare", "linear_no", "fno", "uno"),
     *("lrsa", "gnot", "ono", "oformer", "lsm", "geo_fno", "f_fno", "factformer", "u_fno", "wmt"),
-    *("transolver_plus", "unet"),
+    *("ht_net", "transolver_plus", "unet", "lamo", "gaot", "cno"),
 )
-"""Rows whose network the package has, the most informative first."""
+"""All rows, the most informative first."""
 _NETWORKS = {"wmt": "mwt"}
 """Networks whose name is not that of their row; the paper prints WMT."""
 
@@ -52,8 +55,7 @@ PDE = Experiment(
     unit="relative L2 error, times 100",
     rows=ROWS,
     columns={task: Column(title) for task, title in TITLES.items()},
-    trials={(row, task): Trial(task, _NETWORKS.get(row, row)) for task in TITLES for row in HERE}
-    | {(row, task): NotYet() for task in TITLES for row in ROWS if row not in HERE},
+    trials={(row, task): Trial(task, _NETWORKS.get(row, row)) for task in TITLES for row in HERE},
     paper=PAPER["pde"],
     claims=(
         *(

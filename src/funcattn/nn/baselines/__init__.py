@@ -5,6 +5,7 @@ from funcattn.nn.baselines.base import Baseline
 from funcattn.nn.baselines.flare import FlareAttention
 from funcattn.nn.baselines.galerkin import FourierAttention, GalerkinAttention
 from funcattn.nn.baselines.intention import Intention
+from funcattn.nn.baselines.lamo import LamoAttention
 from funcattn.nn.baselines.linear import LinearAttention
 from funcattn.nn.baselines.linear_no import LinearNOAttention
 from funcattn.nn.baselines.linformer import LinformerAttention
@@ -23,6 +24,7 @@ __all__ = [
     "FourierAttention",
     "GalerkinAttention",
     "Intention",
+    "LamoAttention",
     "LinearAttention",
     "LinearNOAttention",
     "LinformerAttention",

@@ -31,7 +31,9 @@ class TransolverAttention(Baseline):
 
     Relative to the paper: averages are over the mass of each basis function alone, not over
     mass + 1e-5; the temperature is bounded for points too, not on grids only; dropout is at the
-    output only, not among the coefficients; on grids the neighbours are at a fixed distance
+    output only, not among the coefficients; the map to the slices starts orthogonal, as its layer
+    in the public code does, whose whole network then starts all linear maps anew with deviation
+    0.02; on grids the neighbours are at a fixed distance
     (`Stencil`); masks, weights and cross-attention, where keys and values are coefficients of the
     context, are ours.
 
