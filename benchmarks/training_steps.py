@@ -38,7 +38,7 @@ def milliseconds(name: str, model: str) -> float:
     """Of a step, in this process."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    task = TASKS[name](default_settings(name, "cpu", model))
+    task = TASKS[name](default_settings(name, "cpu", "modern", model))
     network, settings, problem = build_network(task), task.settings.optimisation, task.problem
     points = task.points or math.prod(task.grid or (200,))
     batch = min(settings.batch, 4)
