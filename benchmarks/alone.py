@@ -4,10 +4,9 @@
 
 `funcattn bench` lets all candidates take turns in one process, where the memory that one holds
 changes what the allocator does for the next. Here processes take turns instead: ours, reference,
-baseline, ours, ..., with the default allocator and with one that keeps its pages. Writes
-results/alone.json: the median of the calls of each process, and the ratios of the medians over
-processes. Width 128, 64 bases, float32, one thread. Stopped at any moment, the same command goes
-on; half an hour.
+baseline, ours, ... Writes results/alone.json: the CPU time of a call, the lower quartile of the
+calls of each process, and the ratios of the medians over processes. Width 128, 64 bases, float32,
+one thread. Stopped at any moment, the same command goes on; ten minutes.
 """
 
 import json
@@ -20,65 +19,62 @@ from pathlib import Path
 
 import torch
 
-from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
+from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Scope, Shape, give_weights
 from funcattn.bench.measure import calls, inputs
-from funcattn.bench.runner import ALLOCATORS, Allocator, environment_of
 from funcattn.files import write_text
 from funcattn.provenance import facts
 
-CASES: dict[str, tuple[Part, int, int]] = {
-    "layer, 8 heads, 16,384 points": ("layer", 8, 2**14),
-    "layer, 1 head, 16,384 points": ("layer", 1, 2**14),
-    "network of 8 layers, 972 points": ("model", 8, 972),
-    "network of 8 layers, 7,225 points": ("model", 8, 7225),
-    "network of 8 layers, 16,384 points": ("model", 8, 2**14),
+CASES: dict[str, tuple[Scope, int, int, int]] = {
+    "layer, 8 heads, 512 points": ("layer", 8, 512, 1),
+    "layer, 8 heads, 2,048 points": ("layer", 8, 2048, 1),
+    "layer, 8 heads, 8 times 972 points": ("layer", 8, 972, 8),
+    "layer, 8 heads, 16,384 points": ("layer", 8, 2**14, 1),
+    "layer, 1 head, 2,048 points": ("layer", 1, 2048, 1),
+    "layer, 1 head, 16,384 points": ("layer", 1, 2**14, 1),
+    "network of 8 layers, 4 times 972 points": ("model", 8, 972, 4),
+    "network of 8 layers, 7,225 points": ("model", 8, 7225, 1),
 }
+"""Layer or network, heads, points, samples."""
 OTHERS = (REFERENCE, "linear_no")
-PROCESSES, CALLS, WARM = 5, 12, 3
+PROCESSES, CALLS, WARM = 3, 12, 3
 RESULT = Path("results/alone.json")
 
 
 def milliseconds(case: str, candidate: str) -> dict[str, float]:
-    """Medians of the calls of this process, by kind."""
+    """The lower quartile of the calls of this process, by kind."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    part, heads, points = CASES[case]
+    part, heads, points, batch = CASES[case]
     shape = Shape(128, 64, heads)
     module = CANDIDATES[part][candidate].build(shape, points)
     give_weights(module)
     found = {}
-    for kind, call in calls(part, module, inputs(part, shape, points)).items():
+    for kind, call in calls(part, module, inputs(part, shape, points, batch)).items():
         took = []
         for _ in range(WARM + CALLS):
-            start = time.perf_counter()
+            start = time.process_time()
             call()
-            took.append(1e3 * (time.perf_counter() - start))
-        found[kind] = statistics.median(took[WARM:])
+            took.append(1e3 * (time.process_time() - start))
+        found[kind] = statistics.quantiles(took[WARM:], n=4)[0]
     return found
 
 
-def in_a_process(case: str, candidate: str, allocator: Allocator) -> dict[str, float]:
+def in_a_process(case: str, candidate: str) -> dict[str, float]:
     """The same in a fresh process."""
     asked = [sys.executable, __file__, case, candidate]
-    environment = environment_of(allocator)
-    done = subprocess.run(asked, check=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(asked, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
-def compared(case: str) -> dict[str, dict[str, dict[str, object]]]:
-    """All of a case in turns, by kind and allocator."""
-    took: dict[str, dict[str, dict[str, list[float]]]] = {}
+def compared(case: str) -> dict[str, dict[str, object]]:
+    """All of a case in turns, by kind."""
+    took: dict[str, dict[str, list[float]]] = {}
     for _ in range(PROCESSES):
-        for allocator in ALLOCATORS:
-            for candidate in (OURS, *OTHERS):
-                for kind, each in in_a_process(case, candidate, allocator).items():
-                    of_kind = took.setdefault(kind, {}).setdefault(allocator, {})
-                    of_kind.setdefault(candidate, []).append(round(each, 2))
-    return {
-        kind: {allocator: _with_ratios(each) for allocator, each in of_kind.items()}
-        for kind, of_kind in took.items()
-    }
+        for candidate in (OURS, *OTHERS):
+            for kind, each in in_a_process(case, candidate).items():
+                took.setdefault(kind, {}).setdefault(candidate, []).append(round(each, 3))
+    return {kind: _with_ratios(each) for kind, each in took.items()}
 
 
 def _with_ratios(took: dict[str, list[float]]) -> dict[str, object]:

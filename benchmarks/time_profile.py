@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Part, Shape, give_weights
+from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Scope, Shape, give_weights
 from funcattn.bench.measure import KINDS, calls, inputs
 from funcattn.files import write_text
 from funcattn.provenance import facts
@@ -52,7 +52,7 @@ OPERATIONS = {
 class ProfiledCall:
     """One call that is looked into."""
 
-    part: Part
+    part: Scope
     heads: int
     points: int
     kind: str

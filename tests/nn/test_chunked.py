@@ -13,7 +13,7 @@ from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Poi
 from funcattn.nn import execution as layer_execution
 from funcattn.nn import functional_attention as layer_module
 from funcattn.nn.points import Points
-from funcattn.ops.attention import chunked, chunks
+from funcattn.ops.attention import chunks, passes
 from funcattn.ops.buffers import Buffers
 
 pytestmark = pytest.mark.usefixtures("in_chunks")
@@ -277,11 +277,12 @@ def test_auto_stores_at_as_many_points_as_memory_allows(monkeypatch: pytest.Monk
     kept: list[int] = []
 
     def counted(*given: Any, **options: Any) -> chunks.Store:
-        store = chunks.store_for(*given, **options)
+        store = store_for(*given, **options)
         kept.append(sum(part.nbytes for part in store.tensors if part is not None))
         return store
 
-    monkeypatch.setattr(chunked, "store_for", counted)
+    store_for = passes.store_for
+    monkeypatch.setattr(passes, "store_for", counted)
     for share in (0, 0.5, 1):
         free = int(16 * share * needed)
         monkeypatch.setattr(layer_execution, "available_bytes", lambda _device, free=free: free)

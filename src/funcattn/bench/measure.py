@@ -60,18 +60,19 @@ class Job:
         return {name: CANDIDATES[self.part][name] for name in self.candidates}
 
 
-def inputs(part: Scope, shape: Shape, points: int) -> tuple[Tensor, ...]:
-    """What calls are given, one sample, the same always.
+def inputs(part: Scope, shape: Shape, points: int, batch: int = 1) -> tuple[Tensor, ...]:
+    """What calls are given, the same always.
 
     Of a layer, features and the gradient of what it makes of them; of a network, positions, values
     and what it should make of them.
     """
     random = torch.Generator().manual_seed(1)
     if part == "layer":
-        x, cotangent = (torch.randn(1, points, shape.width, generator=random) for _ in range(2))
+        size = (batch, points, shape.width)
+        x, cotangent = (torch.randn(size, generator=random) for _ in range(2))
         return x.requires_grad_(), cotangent
-    values, target = (torch.randn(1, points, 1, generator=random) for _ in range(2))
-    return torch.rand(1, points, 2, generator=random), values, target
+    values, target = (torch.randn(batch, points, 1, generator=random) for _ in range(2))
+    return torch.rand(batch, points, 2, generator=random), values, target
 
 
 def calls(part: Scope, module: nn.Module, given: tuple[Tensor, ...]) -> dict[str, Call]:

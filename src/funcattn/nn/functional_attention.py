@@ -28,6 +28,7 @@ from funcattn.ops import (
     moments_of,
 )
 from funcattn.ops.attention import chunked
+from funcattn.ops.linalg import autocast_is_on
 from funcattn.ops.sharding import Ranks
 
 NOT_LOCAL = (Stencil, GridConvolution, OrthonormalBasis, GridFourierBasis)
@@ -299,11 +300,7 @@ class FunctionalAttention(Attention):
             # Autocast is a wish for products in half precision, which chunks do not make. What is
             # compiled has an obstacle: its number of points must not be looked at. Ranks have
             # numbers of points of their own, but all make the same calls.
-            is_plain = (
-                obstacle
-                or torch.is_autocast_enabled(x.device.type)
-                or (self.ranks is None and is_few(x))
-            )
+            is_plain = obstacle or autocast_is_on(x.device) or (self.ranks is None and is_few(x))
             return None if is_plain else parts
         if obstacle is not None:
             raise ValueError(

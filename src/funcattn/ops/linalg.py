@@ -134,9 +134,15 @@ def at_least_float32(*dtypes: torch.dtype) -> torch.dtype:
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Autocast switched off: what is inside keeps the dtype it has."""
     # Switching off what is off takes a while, and small networks would feel it.
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type):
+    if device.type != "meta" and (torch.compiler.is_compiling() or autocast_is_on(device)):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
+
+
+def autocast_is_on(device: torch.device) -> bool:
+    """Whether products on a device are to be done in half precision; tensors without numbers, on
+    the device `meta`, know nothing of that."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -233,8 +233,8 @@ class _Pass:
             "coefficients": coefficients, "output": output, "output_bias": bias,
         }  # fmt: skip
         if points.basis_weight is not None and points.field_weight is not None:
-            given["maps_transposed"] = torch.cat([points.basis_weight, points.field_weight])
-            given["maps"] = given["maps_transposed"].T
+            maps = torch.cat([points.basis_weight, points.field_weight])
+            given |= {"maps": maps.T, "maps_transposed": maps}
         if backward:
             given["scores_transposed"] = points.score_weight.mT
         if backward and coefficients is not None:
