@@ -51,10 +51,40 @@ class Train:
     """Read the samples from this file or folder, instead of making them."""
     workers: int = WORKERS
     """Processes that make samples."""
+    ensemble: int = 1
+    """Networks with seeds one after another, whose mean is the prediction."""
+    bands: bool = False
+    """Calibrate too, as `funcattn calibrate` does."""
     logger: Literal["tensorboard", "wandb"] | None = None
     """Send the curves to TensorBoard or to Weights & Biases too."""
     cache: Path = CACHE
     """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Find bands around the predictions of a run within which the truth lies, and keep them there.
+
+    By split-conformal prediction, with samples that nothing in the run has seen: fresh ones of the
+    solver; of own data those that `funcattn fit --bands` put aside, or those of --cases. `predict`
+    then writes the ends of the bands too. Settings of the data can be given, to calibrate at
+    another resolution, for example --data.use-every 5.
+    """
+
+    run_folder: File
+    coverage: float = 0.9
+    """How often the truth is to lie inside the band at all points of a sample together."""
+    samples: int = 150
+    """Fresh samples to make, where a solver makes them."""
+    cases: Path | None = None
+    """Own data: a folder, pattern or file of cases that the fit has not seen."""
+    spread: Literal["ensemble", "learned", "constant"] | None = None
+    """Where the band is wide; default: as the networks of an ensemble differ, else as learned from
+    a third of the samples, else (with few samples) the same everywhere."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
+    workers: int = WORKERS
+    cache: Path = CACHE
 
 
 @dataclass(frozen=True)
@@ -178,6 +208,13 @@ class Fit:
     """Epochs without a better validation after which training ends."""
     warm_start: Path | None = None
     """A run whose weights are the start."""
+    ensemble: int | None = None
+    """Networks with seeds one after another, whose mean is the prediction."""
+    calibration: float | None = None
+    """Share of the cases (below 1) or their number, put aside for bands around predictions."""
+    bands: bool = False
+    """Calibrate bands around predictions, with 15 % of the cases put aside unless --calibration
+    says otherwise."""
     learning_curve: bool = False
     """Also train with half and a quarter of the cases, to see what more of them would give."""
     seed: int | None = None
@@ -406,6 +443,7 @@ Command = (
     | Race
     | Generate
     | Evaluate
+    | Calibrate
     | Predict
     | Report
     | Pack
@@ -426,6 +464,7 @@ DONE_IN: dict[type, str] = {
     Race: "race",
     Generate: "data",
     Evaluate: "train",
+    Calibrate: "trust",
     Predict: "predict",
     List: "show",
     Info: "show",
@@ -434,5 +473,5 @@ DONE_IN: dict[type, str] = {
     Export: "export",
 }
 """Modules of this package."""
-ON_OWN_DATA = (Fit, Predict, Report)
+ON_OWN_DATA = (Fit, Predict, Report, Calibrate)
 """They use all cores that are free."""

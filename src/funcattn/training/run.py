@@ -5,6 +5,7 @@ checkpoints/       step-*: to resume from; best-*: the weights that did best on 
                    both with a copy of the settings, which settings.json is compared with
 metrics.jsonl/csv  one line per epoch
 record.json        what came out, and how it was made
+members/           of an ensemble: the runs of its other networks, 1, 2, ...
 report.html        the same, to look at; written by `funcattn.training.report`
 checksums.json     of the record, the history, and what a fit to own data keeps beside them
 
@@ -18,12 +19,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch.distributed as dist
+from torch import nn
 
 from funcattn.data import Sample, Store
 from funcattn.documents import DocumentError, parse_json
@@ -113,6 +115,33 @@ class Run:
         """The network with its normalisers at the best epoch, ready to predict on the CPU."""
         return self._restored(self.best)
 
+    def member_folder(self, number: int) -> Path:
+        """Where another network of an ensemble is, or will be."""
+        return self.folder / "members" / str(number)
+
+    @cached_property
+    def members(self) -> list["Run"]:
+        """The other networks of an ensemble that are trained; none where there is one network."""
+        found: list[Run] = []
+        while (folder := self.member_folder(len(found) + 1)).is_dir():
+            member = Run(folder, accept_edited=self.accept_edited)
+            if not member.finished:
+                break
+            if changes := differing(
+                asdict(self.settings), asdict(replace(member.settings, seed=self.settings.seed))
+            ):
+                raise RunError(
+                    f"{folder}: expected a network with the settings of {self.folder} but another "
+                    f"seed, got others: {'; '.join(changes)}; remove it"
+                )
+            found.append(member)
+        return found
+
+    @cached_property
+    def networks(self) -> list[NormalisedNetwork]:
+        """The networks whose mean is the prediction; most runs have one."""
+        return [self.network, *(member.network for member in self.members)]
+
     def _restored(self, best: Checkpoint) -> NormalisedNetwork:
         """The network with the weights of a checkpoint, if its settings are those of the run."""
         self._check_settings(best)
@@ -200,12 +229,13 @@ class Run:
     def evaluate(
         self, split: Literal["validation", "test"], store: Store, device: str = "auto"
     ) -> dict[str, list[float]]:
-        """Metrics of each sample of a split, by the best weights."""
+        """Metrics of each sample of a split, by the best weights; of an ensemble, by its mean."""
         splits, best = self.task.splits(store), self.best
         check_fingerprint(best, splits)
         samples: Sequence[Sample] = getattr(splits, split)
         fabric = _fabric(device, 1, self.settings.precision)
-        network = fabric.to_device(self._restored(best))
+        networks = [self._restored(best), *(member.network for member in self.members)]
+        network = fabric.to_device(nn.ModuleList(networks) if self.members else networks[0])
         return evaluate(self.task, network, samples, fabric)[0]
 
 
