@@ -88,6 +88,67 @@ class Calibrate:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """Try to break a run, and write one page with a verdict for each attempt.
+
+    Other resolutions, orders and subsets of the points, refined patches, symmetries, the tail of
+    the error, wave numbers, noise, the residual of the equation, time and memory, determinism,
+    export. Beside the page stands the same as JSON.
+    """
+
+    run_folder: File
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """The HTML file; default: audit.html in the folder."""
+    samples: int = 40
+    """Fresh ones of the solver, or of the test where there is none."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
+    workers: int = WORKERS
+    cache: Path = CACHE
+
+
+@dataclass(frozen=True)
+class Breakeven:
+    """What a run costs and saves, beside our solver made as inaccurate as the run is.
+
+    The cost of data, training and inference in CPU seconds, against the solver on the coarser mesh
+    that has the same error: after how many predictions does it pay?
+    """
+
+    run_folder: File
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """The JSON file; default: breakeven.json in the folder."""
+    samples: int = 6
+    """Of the test, that are solved on every mesh."""
+    training_seconds: float | None = None
+    """CPU time of the training, of runs that have not recorded it."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
+    workers: int = WORKERS
+    cache: Path = CACHE
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Score a run, a packed run, or a line of results again from scratch: does its number hold?
+
+    PATH is the folder of a run or its .zip file, a file of results (.jsonl), or a folder of these.
+    The data of a benchmark is made again by its seed; what results/experiments holds is trained
+    again, as its weights are not kept. Ends with 1 if a number does not hold.
+    """
+
+    path: File
+    line: int | None = None
+    """Of a file of results, counted from 1; default: all."""
+    most_seconds: float = 600.0
+    """CPU time that training a line again may take."""
+    cached: bool = False
+    """Take the data of benchmarks from the cache, if its fingerprint is the recorded one."""
+    workers: int = WORKERS
+    cache: Path = CACHE
+
+
+@dataclass(frozen=True)
 class Compare:
     """Train several networks on one task, alike in everything else, and put the tests in a table.
 
@@ -444,6 +505,9 @@ Command = (
     | Generate
     | Evaluate
     | Calibrate
+    | Audit
+    | Breakeven
+    | Verify
     | Predict
     | Report
     | Pack
@@ -465,6 +529,9 @@ DONE_IN: dict[type, str] = {
     Generate: "data",
     Evaluate: "train",
     Calibrate: "trust",
+    Audit: "trust",
+    Breakeven: "trust",
+    Verify: "trust",
     Predict: "predict",
     List: "show",
     Info: "show",

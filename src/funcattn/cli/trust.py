@@ -1,4 +1,4 @@
-"""`funcattn calibrate`."""
+"""`funcattn calibrate`, `audit`, `breakeven` and `verify`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +11,19 @@ from rich.console import Console
 from funcattn.cli import commands
 from funcattn.cli.report import write_report_again
 from funcattn.cli.settings import over
-from funcattn.cli.terminal import command_line, print_table, progress, refuse
+from funcattn.cli.terminal import check_output, command_line, print_table, progress, refuse
 from funcattn.data import Store
+from funcattn.errors import FuncattnError
 from funcattn.serve.bands import Bands
 from funcattn.surrogate import Surrogate
 from funcattn.tasks.own import OwnData
 from funcattn.training.run import Run
+from funcattn.trust.audit import audit, write_audit
 from funcattn.trust.bands import calibrate
+from funcattn.trust.breakeven import breakeven, write_breakeven
 from funcattn.trust.pages import bands_section
 from funcattn.trust.subject import Subject, open_subject
+from funcattn.trust.verify import verify
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,95 @@ class Calibrate(commands.Calibrate):
         if surrogate.data.path is not None:
             surrogate.report()
         say_bands(surrogate.run, console)
+
+
+@dataclass(frozen=True)
+class Audit(commands.Audit):
+    """`funcattn audit`."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Check after check, then the page."""
+        refuse(rest)
+        path = self.output or self.run_folder / "audit.html"
+        check_output(path)
+        with progress(console) as bars:
+            bar = bars.add_task("checks", total=None)
+            store = Store(self.cache, workers=self.workers, note={"command": command_line()})
+            subject = open_subject(self.run_folder, store, accept_edited=self.accept_edited)
+            found = audit(
+                subject,
+                count=self.samples,
+                advance=lambda done, total: bars.update(bar, completed=done, total=total),
+            )
+        write_audit(path, subject, found, command_line())
+        rows = [[check.title, check.outcome, check.said] for check in found.checks]
+        print_table(console, ["check", "verdict", "found"], rows)
+        console.print(f"{found.in_words()} {path}", markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Breakeven(commands.Breakeven):
+    """`funcattn breakeven`."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Mesh after mesh, then the verdict."""
+        refuse(rest)
+        path = self.output or self.run_folder / "breakeven.json"
+        check_output(path)
+        with console.status("solving on coarser meshes"):
+            store = Store(self.cache, workers=self.workers, note={"command": command_line()})
+            subject = open_subject(self.run_folder, store, accept_edited=self.accept_edited)
+            found = breakeven(subject, count=self.samples, training_seconds=self.training_seconds)
+        write_breakeven(path, found, command_line())
+        rows = [
+            [f"solver, {rung.in_words()}", f"{rung.error:.4g}", f"{1e3 * rung.seconds:.4g}"]
+            for rung in found.rungs
+        ]
+        rows.append(["this run", f"{found.error:.4g}", f"{1e3 * found.inference_seconds:.4g}"])
+        print_table(console, ["what", "error", "CPU milliseconds of one"], rows)
+        console.print(f"{found.in_words()} {path}", markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Verify(commands.Verify):
+    """`funcattn verify`."""
+
+    def run(self, rest: list[str], console: Console) -> None:
+        """Score, and print a table."""
+        refuse(rest)
+
+        def say(words: str) -> None:
+            console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+        with making_data(console, self.cache, self.workers) as cached:
+            found = list(
+                verify(
+                    self.path,
+                    store=cached if self.cached else None,
+                    line=self.line,
+                    most_seconds=self.most_seconds,
+                    say=say,
+                )
+            )
+        rows = [
+            [
+                each.what,
+                each.metric,
+                f"{each.recorded:.6g}",
+                "-" if each.found is None else f"{each.found:.6g}",
+                f"{each.tolerance:g}",
+                each.in_words,
+                each.note,
+            ]
+            for each in found
+        ]
+        headers = ["what", "metric", "recorded", "found", "tolerance", "verdict", "how"]
+        print_table(console, headers, rows)
+        failed = [each for each in found if each.holds is False]
+        if failed:
+            raise FuncattnError(
+                f"{len(failed)} of {len(found)} recorded numbers do not hold, see above"
+            )
 
 
 def calibrated(subject: Subject, asked: Any, rest: list[str]) -> Bands:

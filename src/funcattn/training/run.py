@@ -33,7 +33,7 @@ from funcattn.files import write_text
 from funcattn.lazy import LazyModule
 from funcattn.models import NormalisedNetwork
 from funcattn.processes import end_with_parent, rank
-from funcattn.provenance import facts
+from funcattn.provenance import cpu_seconds, facts
 from funcattn.settings import RunSettings
 from funcattn.tasks import TASKS, Splits, Task
 from funcattn.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint, restore_model
@@ -299,6 +299,8 @@ def train(
         if fabric.is_global_zero:
             write_text(folder / "settings.json", json.dumps(asdict(settings), indent=1) + "\n")
         trainer.resume()
+        # What earlier processes of a run spent is not known.
+        resumed, start = trainer.state.epoch + trainer.state.step > 0, cpu_seconds()
         if logger is not None and fabric.is_global_zero:
             trainer.on_epoch = open_logger(logger, folder, settings, trainer.state.epoch)
         try:
@@ -309,7 +311,8 @@ def train(
                 _write_logs(trainer, folder)
             raise
         _write_logs(trainer, folder)
-        _finish(trainer, run, command)
+        spent = {} if resumed else {"cpu_seconds": round(cpu_seconds() - start, 1)}
+        _finish(trainer, run, command, spent)
         fabric.barrier()
     return run
 
@@ -324,7 +327,7 @@ def _fit(network: NormalisedNetwork, splits: Splits, outputs: int) -> None:
     )
 
 
-def _finish(trainer: Trainer, run: Run, command: str) -> None:
+def _finish(trainer: Trainer, run: Run, command: str, spent: dict[str, float]) -> None:
     """The one test, and what it is recorded with."""
     task, state = trainer.task, trainer.state
     restore_model(trainer.evaluated, run.best.group("model"))
@@ -338,6 +341,7 @@ def _finish(trainer: Trainer, run: Run, command: str) -> None:
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "seconds": round(state.seconds, 1),
+        **spent,
         "parameters": sum(p.numel() for p in trainer.surrogate.network.parameters()),
         "data": trainer.splits.fingerprint,
         "test_values": metrics,
