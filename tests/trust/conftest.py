@@ -22,6 +22,10 @@ class Untrained(Subject):
         return self.drawn
 
     @property
+    def known(self) -> bool:
+        return hasattr(self.task, "splits")
+
+    @property
     def splits(self) -> Splits:
         return self.task.splits(self.store)
 

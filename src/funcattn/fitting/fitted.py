@@ -22,6 +22,7 @@ from funcattn.fitting.sizing import extrapolated
 from funcattn.models import NormalisedNetwork, predict_streamed
 from funcattn.problem import slices
 from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
+from funcattn.serve.familiar import Familiarity, pooled, read_familiarity, watched
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
@@ -51,6 +52,8 @@ class FittedSurrogate:
 
     device: str
     _owner: Owner
+    _familiar_of: Run | None = None
+    _known_cases: Familiarity | None = None
 
     def _adopt(self, run: Run, task: Own) -> None:
         self._run, self.task = run, task
@@ -213,6 +216,7 @@ class FittedSurrogate:
         else:
             self.splits()
         subject = Subject(self.run, self.task, Store(self.run.folder))
+        self._familiar_of = None
         return calibrate(
             subject,
             coverage=coverage,
@@ -368,7 +372,27 @@ class FittedSurrogate:
             return torch.from_numpy(out)
         where = network.position_range
         batch = collate([sample]).to(where.device, where.dtype)
-        return self.task.predict(network, batch)[0].float().cpu()
+        with watched(network) as seen:
+            out = self.task.predict(network, batch)
+        familiar = self._familiar
+        if familiar is not None and network is self.run.network:
+            score = familiar.scores(pooled(batch, seen, out))[0].worst
+            if score > 1:
+                warnings.warn(
+                    f"a case is unlike the training data, with a score of {score:.3g}, where 95 % "
+                    "of the validation cases are below 1; the prediction may be far off, and its "
+                    "band too narrow",
+                    OutsideTrainingWarning,
+                    stacklevel=4,
+                )
+        return out[0].float().cpu()
+
+    @property
+    def _familiar(self) -> Familiarity | None:
+        """What calibration kept of the training cases; read once."""
+        if self._familiar_of is not self.run:
+            self._familiar_of, self._known_cases = self.run, read_familiarity(self.run)
+        return self._known_cases
 
     # Keeping
 

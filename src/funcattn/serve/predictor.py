@@ -19,6 +19,7 @@ from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
 from funcattn.ops.linalg import NotPositiveError
 from funcattn.serve.bands import Banded, Bands, read_bands
+from funcattn.serve.familiar import Familiarity, Score, pooled, read_familiarity, watched
 from funcattn.tasks import Task
 from funcattn.training.checkpoint import weights_digest
 from funcattn.training.run import Run
@@ -125,11 +126,58 @@ class Predictor:
         """The bands of the run, None where it was not calibrated."""
         return None if self.run is None else read_bands(self.run)
 
+    def familiarity(
+        self,
+        positions: Field,
+        values: Field | None = None,
+        *,
+        grid: Sequence[int] | None = None,
+        mask: Field | None = None,
+        weights: Field | None = None,
+        context: Field | None = None,
+    ) -> list[Score]:
+        """How unlike the training data each sample is; above 1 it is. Inputs as for `predict`."""
+        if self.familiar is None:
+            raise ValueError(
+                "familiarity: expected a run that was calibrated, got one that was not; funcattn "
+                "calibrate RUN"
+            )
+        batch = self._batch(
+            positions,
+            values,
+            mask=mask,
+            weights=weights,
+            context=context,
+            grid=None if grid is None else tuple(grid),
+        )
+        with torch.no_grad(), watched(self.surrogate) as seen:
+            prediction = self.task.predict(self.surrogate, batch)
+        return self.familiar.scores(pooled(batch, seen, prediction))
+
+    @cached_property
+    def familiar(self) -> Familiarity | None:
+        """What the run keeps of its training samples, None where it was not calibrated."""
+        return None if self.run is None else read_familiarity(self.run)
+
     def _predictions(self, batch: Batch) -> Tensor:
-        """What each network says, (k b n *o)."""
+        """What each network says, (k b n *o), after a warning about samples unlike training."""
         with torch.no_grad(), _words_about(batch):
-            out = torch.stack([self.task.predict(network, batch) for network in self.networks])
+            with watched(self.surrogate) as seen:
+                first = self.task.predict(self.surrogate, batch)
+            others = [self.task.predict(network, batch) for network in self.networks[1:]]
+            out = torch.stack([first, *others])
             _check_finite(out.mean(0), batch.mask)
+        if self.familiar is not None:
+            scores = self.familiar.scores(pooled(batch, seen, first))
+            worst = max(range(len(scores)), key=lambda b: scores[b].worst)
+            if scores[worst].worst > 1:
+                warnings.warn(
+                    f"sample {worst}: unlike the training data, with a score of "
+                    f"{scores[worst].worst:.3g}, where 95 % of the validation samples are below 1; "
+                    "the prediction may be far off, and its band too narrow",
+                    OutsideTrainingWarning,
+                    stacklevel=3,
+                )
         return out
 
     def _refuse_ensemble(self, what: str) -> None:

@@ -23,6 +23,7 @@ from funcattn.serve.bands import (
 )
 from funcattn.training.checkpoint import weights_digest
 from funcattn.training.signed import signed_file, write_signed
+from funcattn.trust.familiar import learn_familiarity
 from funcattn.trust.subject import Subject
 
 Quantity = Callable[[Tensor, Sample], float]
@@ -61,6 +62,8 @@ def calibrate(
     command: str = "",
 ) -> Bands:
     """Score held-out samples, and keep the bands with the run.
+
+    Where the training samples are at hand, what they look like is kept too: see `familiar`.
 
     count: fresh samples to make, where a solver makes them.
     samples: those to use instead, which no choice of the run has seen.
@@ -120,6 +123,8 @@ def calibrate(
         },
     )
     _write(subject, bands, command)
+    if subject.known:
+        learn_familiarity(subject)
     return bands
 
 

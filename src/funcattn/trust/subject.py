@@ -15,7 +15,7 @@ from torch import Tensor
 from funcattn.data import Batch, Sample, Store, collate
 from funcattn.models import NormalisedNetwork
 from funcattn.tasks import Splits, Task
-from funcattn.tasks.own import OwnData
+from funcattn.tasks.own import Own, OwnData
 from funcattn.tasks.solved import Generated
 from funcattn.training.loop import check_fingerprint
 from funcattn.training.run import Run
@@ -43,6 +43,11 @@ class Subject:
     def networks(self) -> list[NormalisedNetwork]:
         """Whose mean is the prediction."""
         return self.run.networks
+
+    @property
+    def known(self) -> bool:
+        """Whether the samples of the run can be had."""
+        return not isinstance(self.task, Own) or self.task.has_samples
 
     @property
     def labels(self) -> bool:
