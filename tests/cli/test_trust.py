@@ -21,10 +21,13 @@ def own_run(run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run, tmp_path / "run"))
 
 
+@pytest.mark.filterwarnings("ignore:sample 0. unlike the training data")
 def test_a_calibrated_run_predicts_bands(
     call: Call, own_run: Path, store: Store, tmp_path: Path
 ) -> None:
-    code, out, err = call("calibrate", own_run, "--samples", 45, "--cache", store.folder)
+    code, out, err = call(
+        "calibrate", own_run, "--samples", 45, "--workers", 1, "--cache", store.folder
+    )
     assert (code, err) == (0, "")
     assert "90 % of new samples" in out
     assert "30 samples: 45 fresh ones of the solver" in out
@@ -43,7 +46,20 @@ def test_a_calibrated_run_predicts_bands(
 
 
 def test_too_few_samples_are_refused(call: Call, run: Path, store: Store, refused: Refused) -> None:
-    outcome = call(*("calibrate", run, "--samples", 8, "--coverage", 0.95, "--cache", store.folder))
+    outcome = call(
+        *(
+            "calibrate",
+            run,
+            "--samples",
+            8,
+            "--coverage",
+            0.95,
+            "--workers",
+            1,
+            "--cache",
+            store.folder,
+        )
+    )
     refused(outcome, "expected at least 19 calibration samples, got 8")
 
 
@@ -51,7 +67,16 @@ def test_an_ensemble_is_trained_tested_and_verified(
     call: Call, store: Store, tmp_path: Path
 ) -> None:
     out = tmp_path / "ensemble"
-    flags = ("--profile", "smoke", "--optimisation.epochs", 1, "--cache", store.folder)
+    flags = (
+        "--profile",
+        "smoke",
+        "--optimisation.epochs",
+        1,
+        "--workers",
+        1,
+        "--cache",
+        store.folder,
+    )
     code, said, err = call("train", "darcy", "--out", out, "--ensemble", 2, *flags)
     assert (code, err) == (0, "")
     assert "of the mean of 2" in said
@@ -59,17 +84,19 @@ def test_an_ensemble_is_trained_tested_and_verified(
     assert test["members"] == 2
     code, said, _ = call("evaluate", out, "--split", "test", "--cache", store.folder)
     assert f"{test['test']['relative_l2']:.5g}" in said
-    code, said, _ = call("verify", out, "--cached", "--cache", store.folder)
+    code, said, _ = call("verify", out, "--cached", "--workers", 1, "--cache", store.folder)
     assert code == 0
     assert said.count("holds") >= 2
 
 
 def test_audit_and_breakeven_write_files(call: Call, own_run: Path, store: Store) -> None:
-    code, out, _ = call("audit", own_run, "--samples", 4, "--cache", store.folder)
+    code, out, _ = call("audit", own_run, "--samples", 4, "--workers", 1, "--cache", store.folder)
     assert code == 0
     assert "not applicable" in out
     assert (own_run / "audit.html").exists()
-    code, out, _ = call("breakeven", own_run, "--samples", 1, "--cache", store.folder)
+    code, out, _ = call(
+        "breakeven", own_run, "--samples", 1, "--workers", 1, "--cache", store.folder
+    )
     assert code == 0
     document = json.loads((own_run / "breakeven.json").read_text())
     assert document["summary"].split(":")[0] in out.replace("\n", " ")

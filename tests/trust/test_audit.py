@@ -18,7 +18,8 @@ def test_the_page_has_a_verdict_for_every_check(untrained, tmp_path):
     outcomes = {check.title: check.outcome for check in found.checks}
     assert len(outcomes) == 11
     assert outcomes["Determinism"] == "passes"
-    assert outcomes["Export"] == "passes"
+    said = {check.title: check.said for check in found.checks}
+    assert outcomes["Export"] == "passes", said["Export"]
     path = tmp_path / "audit.html"
     write_audit(path, subject, found, "a test")
     page = path.read_text()
@@ -97,10 +98,8 @@ def test_mirrored_permeability_has_the_mirrored_pressure():
 def test_the_residual_sees_what_is_no_solution():
     a = darcy.sample(nodes=33, rng=np.random.default_rng(0))["permeability"]
     u = darcy.solve(a)
-    exact = darcy_residual(a, u)
-    assert darcy_residual(a, 1.2 * u) > 10 * exact or exact < 1e-4
-    rough = u + 0.02 * u.max() * np.random.default_rng(1).normal(size=u.shape)
-    assert darcy_residual(a, rough) > 10 * exact
+    assert darcy_residual(a, u) < 1e-6  # the scheme of the solver
+    assert darcy_residual(a, 1.2 * u) == pytest.approx(0.2, rel=1e-4)
 
 
 def test_octaves_hold_all_energy():

@@ -189,11 +189,11 @@ def test_bands_of_other_weights_are_refused(untrained):
     [
         "darcy",
         "burgers",
-        "elasticity",
-        "few_shot",
         *(
             pytest.param(name, marks=pytest.mark.full)
             for name in (
+                "elasticity",
+                "few_shot",
                 "darcy_notch",
                 "pipe",
                 "navier_stokes",

@@ -76,7 +76,7 @@ def test_finer_meshes_come_nearer_to_the_sample(name, untrained, monkeypatch):
 
 
 def test_other_draws_are_seen(untrained, monkeypatch):
-    """Places that are not those of the samples give other samples: nothing is compared with itself."""
+    """At other places of the set are other samples: nothing is compared with itself."""
     subject = untrained("darcy")
     monkeypatch.setitem(LADDERS, "darcy", [{"nodes": 17, "keep": 1}])
     samples = [subject.splits.test[0]]
@@ -92,8 +92,9 @@ def test_smooth_fields_are_interpolated_well():
 
     found = _moved(on(9), on(23), periodic=False)
     truth = on(23).target
-    assert float((found["cubic"] - truth).abs().max()) < 1e-4
-    assert float((found["linear"] - truth).abs().max()) < 1e-2
+    lost = {kind: float((field - truth).abs().max()) for kind, field in found.items()}
+    assert lost["linear"] < 1e-2
+    assert lost["cubic"] < lost["linear"] / 10
     wave = torch.sin(2 * np.pi * torch.arange(16) / 16)[:, None]
     coarse = Sample(torch.zeros(16, 1), None, wave, grid=(16,))
     fine = Sample(torch.zeros(40, 1), None, torch.zeros(40, 1), grid=(40,))

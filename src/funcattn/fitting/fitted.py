@@ -379,9 +379,7 @@ class FittedSurrogate:
             score = familiar.scores(pooled(batch, seen, out))[0].worst
             if score > 1:
                 warnings.warn(
-                    f"a case is unlike the training data, with a score of {score:.3g}, where 95 % "
-                    "of the validation cases are below 1; the prediction may be far off, and its "
-                    "band too narrow",
+                    f"a case is {familiar.in_words(score)}",
                     OutsideTrainingWarning,
                     stacklevel=4,
                 )

@@ -5,7 +5,7 @@ taken. The score of a sample is the larger of two distances, each over what 95 %
 samples stay below: Mahalanobis' distance from the mean of the training samples, and the distance to
 the nearest of them in the same metric. Above 1 it is unlike the training data.
 
-Axes: m training sample, f feature.
+Axes: b sample, m training sample, f feature of a layer, k feature of all layers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from funcattn.training.setup import RunError
 
 FILE = "familiar.safetensors"
 Pooled = Mapping[str, Tensor]
-"""By layer, (b f)."""
+"""Tensors by layer: (b f), unless something else is said."""
 
 
 class Score(NamedTuple):
@@ -87,13 +87,25 @@ def pooled(batch: Batch, seen: Mapping[str, Tensor], prediction: Tensor) -> Pool
 class Familiarity:
     """What the training samples look like to a network."""
 
-    means: Mapping[str, Float[Tensor, " f"]]
-    whitenings: Mapping[str, Float[Tensor, "f f"]]
-    seen: Float[Tensor, "m f"]
+    means: Pooled
+    """By layer, (f)."""
+    whitenings: Pooled
+    """By layer, (f f)."""
+    seen: Float[Tensor, "m k"]
     """The training samples, in the metric."""
     limits: Float[Tensor, " 2"]
+    held: int
+    """Validation samples that the limits are from."""
 
-    def placed(self, found: Pooled) -> Float[Tensor, "b f"]:
+    def in_words(self, score: float) -> str:
+        """For a warning."""
+        share = "95 % of" if self.held >= 19 else "all of"
+        return (
+            f"unlike the training data, with a score of {score:.3g}, where {share} {self.held} "
+            "validation samples are below 1; the prediction may be far off, and its band too narrow"
+        )
+
+    def placed(self, found: Pooled) -> Float[Tensor, "b k"]:
         """Samples in the metric in which the training samples have mean 0 and size 1."""
         parts = [
             (found[name].double() - mean) @ self.whitenings[name]
@@ -116,6 +128,7 @@ class Familiarity:
         return {
             "seen": self.seen.contiguous(),
             "limits": self.limits,
+            "held": torch.tensor(self.held),
             **{f"mean/{name}": tensor.contiguous() for name, tensor in self.means.items()},
             **{
                 f"whitening/{name}": tensor.contiguous() for name, tensor in self.whitenings.items()
@@ -137,7 +150,13 @@ def read_familiarity(run: Run) -> Familiarity | None:
             }
             for kind in ("mean", "whitening")
         }
-        return Familiarity(parts["mean"], parts["whitening"], tensors["seen"], tensors["limits"])
+        return Familiarity(
+            parts["mean"],
+            parts["whitening"],
+            tensors["seen"],
+            tensors["limits"],
+            int(tensors["held"]),
+        )
     except (SafetensorError, KeyError) as error:
         raise RunError(
             f"{run.folder / FILE}: expected what calibration wrote, got {error}; calibrate again: "

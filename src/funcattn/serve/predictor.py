@@ -172,9 +172,7 @@ class Predictor:
             worst = max(range(len(scores)), key=lambda b: scores[b].worst)
             if scores[worst].worst > 1:
                 warnings.warn(
-                    f"sample {worst}: unlike the training data, with a score of "
-                    f"{scores[worst].worst:.3g}, where 95 % of the validation samples are below 1; "
-                    "the prediction may be far off, and its band too narrow",
+                    f"sample {worst}: {self.familiar.in_words(scores[worst].worst)}",
                     OutsideTrainingWarning,
                     stacklevel=3,
                 )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from safetensors.torch import save_file
@@ -43,12 +44,11 @@ def learn_familiarity(subject: Subject) -> Familiarity:
         features = features.double()
         means[name] = features.mean(0)
         whitenings[name] = _whitening(features - means[name])
-    plain = Familiarity(means, whitenings, torch.zeros(1, 1), torch.ones(2))
-    seen = plain.placed(found)
-    unlimited = Familiarity(means, whitenings, seen, torch.ones(2, dtype=torch.float64))
-    held = looked_at(subject, [validation[i] for i in range(min(MOST, len(validation)))])
-    limits = torch.stack([_limit(column) for column in unlimited.distances(held).T])
-    made = Familiarity(means, whitenings, seen, limits)
+    count = min(MOST, len(validation))
+    made = Familiarity(means, whitenings, torch.zeros(1, 1), torch.ones(2), count)
+    made = replace(made, seen=made.placed(found))
+    held = looked_at(subject, [validation[i] for i in range(count)])
+    made = replace(made, limits=torch.stack([_limit(each) for each in made.distances(held).T]))
     with signed_file(subject.run.folder / FILE) as aside:
         save_file(made.tensors(), aside)
     return made
