@@ -204,9 +204,9 @@ OTHERS: dict[str, dict[str, Any]] = {
         "voids of one wave": _elasticity(modes=1),
     },
     "burgers": {
-        "viscosity 0.05 instead of 0.1 (the input is the same)": _burgers(viscosity=0.05),
-        "twice the initial velocity": _burgers(scale=50.0),
-        "shorter waves (tau 10 instead of 5)": _burgers(tau=10.0, scale=100.0),
+        "viscosity 0.07 instead of 0.1 (the input is the same)": _burgers(viscosity=0.07),
+        "1.4 times the initial velocity": _burgers(scale=35.0),
+        "shorter waves (tau 10 instead of 5)": _burgers(tau=10.0, scale=50.0),
     },
     "airfrans": {"both ends of the range of the split": _outside_split},
 }

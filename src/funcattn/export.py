@@ -14,7 +14,6 @@ from torch.utils._pytree import tree_leaves
 
 from funcattn.files import whole_file
 from funcattn.models import MODELS, NormalisedNetwork
-from funcattn.nn.feature_maps import GridConvolution, Stencil
 from funcattn.ops.linalg import check_unrollable
 from funcattn.tasks import Task
 
@@ -167,10 +166,15 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def fixed_grid(task: Task, network: NormalisedNetwork) -> tuple[int, ...] | None:
     """The grid of the training samples where the network cannot do without one."""
-    on_grid = MODELS[task.settings.model].needs_grid or any(
-        isinstance(module, Stencil | GridConvolution) for module in network.modules()
-    )
-    return task.grid if on_grid else None
+    grid = task.grid or tuple(getattr(task.data, "axes", ())) or None
+    if grid is None or MODELS[task.settings.model].needs_grid:
+        return grid
+    try:
+        with torch.no_grad():
+            network(**example_inputs(task, network))
+    except ValueError:
+        return grid
+    return None
 
 
 def example_inputs(

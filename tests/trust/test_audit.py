@@ -12,6 +12,7 @@ from funcattn.trust.subject import FRESH
 from funcattn.trust.symmetries import SYMMETRIES
 
 
+@pytest.mark.usefixtures("as_a_user")
 def test_the_page_has_a_verdict_for_every_check(untrained, tmp_path):
     subject = untrained("darcy")
     found = audit(subject, count=6)
