@@ -373,17 +373,17 @@ class FittedSurrogate:
         where = network.position_range
         batch = collate([sample]).to(where.device, where.dtype)
         with watched(network) as seen:
-            out = self.task.predict(network, batch)
+            said = self.task.predict(network, batch)
         familiar = self._familiar
         if familiar is not None and network is self.run.network:
-            score = familiar.scores(pooled(batch, seen, out))[0].worst
+            score = familiar.scores(pooled(batch, seen, said))[0].worst
             if score > 1:
                 warnings.warn(
                     f"a case is {familiar.in_words(score)}",
                     OutsideTrainingWarning,
                     stacklevel=4,
                 )
-        return out[0].float().cpu()
+        return said[0].float().cpu()
 
     @property
     def _familiar(self) -> Familiarity | None:

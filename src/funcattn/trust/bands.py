@@ -111,16 +111,18 @@ def calibrate(
     scored = list(
         scores(subject, bands, [samples[i] for i in range(fitted, len(samples))], quantities)
     )
+
+    def column(name: str) -> dict[str, list[float]]:
+        keys = getattr(scored[0], name)
+        return {key: [getattr(each, name)[key] for each in scored] for key in keys}
+
     bands = replace(
         bands,
         points=int(median(each.points for each in scored)),
-        **{
-            name: {
-                key: [getattr(each, name)[key] for each in scored]
-                for key in getattr(scored[0], name)
-            }
-            for name in ("worst", "worst_of_half", "errors", "quantities")
-        },
+        worst=column("worst"),
+        worst_of_half=column("worst_of_half"),
+        errors=column("errors"),
+        quantities=column("quantities"),
     )
     _write(subject, bands, command)
     if subject.known:

@@ -312,7 +312,8 @@ def waves(examined: Examined) -> Check:
     if examined.samples[0].grid is None:
         return not_applicable(title, asked, "the points form no grid")
     periodic = examined.subject.task.problem.periodic
-    lost, there = {}, {}
+    lost: dict[int, float] = {}
+    there: dict[int, float] = {}
     for sample in examined.samples:
         assert sample.grid is not None
         truth = sample.target.float().reshape(*sample.grid, -1).double().numpy()

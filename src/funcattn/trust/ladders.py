@@ -6,7 +6,7 @@ A rung changes parameters of a solver; the random draws stay, so that it solves 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -65,7 +65,7 @@ def climb(subject: Subject, samples: Sequence[Sample], rows: Sequence[int]) -> I
     recipe = task.recipe()
     for changes in LADDERS[task.name]:
         errors: dict[str, list[float]] = {}
-        spent = []
+        spent: list[float] = []
         for sample, row in zip(samples, rows, strict=True):
             parameters = {**recipe.parameters, **changes}
             try:
@@ -102,8 +102,9 @@ def _moved(coarse: Sample, wanted: Sample, *, periodic: bool) -> dict[str, Tenso
     shape = tuple(wanted.target.shape)
     if periodic:
         return {"fourier": torch.from_numpy(_resampled(grid, wanted.grid)).reshape(shape)}
-    found = {}
-    for kind, least in (("linear", 2), ("cubic", 4)):
+    found: dict[str, Tensor] = {}
+    kinds: tuple[tuple[Literal["linear", "cubic"], int], ...] = (("linear", 2), ("cubic", 4))
+    for kind, least in kinds:
         if min(coarse.grid) >= least:
             found[kind] = torch.from_numpy(_interpolated(grid, wanted.grid, kind)).reshape(shape)
     return found
@@ -117,7 +118,7 @@ def _resampled(values: Array, grid: tuple[int, ...]) -> Array:
     return values
 
 
-def _interpolated(values: Array, grid: tuple[int, ...], kind: str) -> Array:
+def _interpolated(values: Array, grid: tuple[int, ...], kind: Literal["linear", "cubic"]) -> Array:
     from scipy.interpolate import RegularGridInterpolator
 
     axes = [np.linspace(0, 1, n) for n in values.shape[: len(grid)]]

@@ -89,7 +89,7 @@ def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure
     """Curves on logarithmic axes, with dots where they are few."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axis = figure.subplots()
-    heights = [np.empty(0)]
+    heights: list[Reals] = [np.empty(0)]
     for name, line in lines.items():
         heights.append(_plot(axis, line, label=name)[1])
     axis.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
