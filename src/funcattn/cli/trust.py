@@ -74,8 +74,9 @@ class Audit(commands.Audit):
                 advance=lambda done, total: bars.update(bar, completed=done, total=total),
             )
         write_audit(path, subject, found, command_line())
-        rows = [[check.title, check.outcome, check.said] for check in found.checks]
-        print_table(console, ["check", "verdict", "found"], rows)
+        for check in found.checks:
+            words = f"{check.outcome:15} {check.title}: {check.said}"
+            console.print(words, markup=False, highlight=False, soft_wrap=True)
         console.print(f"{found.in_words()} {path}", markup=False, soft_wrap=True)
 
 
@@ -118,6 +119,7 @@ class Verify(commands.Verify):
                 verify(
                     self.path,
                     store=cached if self.cached else None,
+                    workers=self.workers,
                     line=self.line,
                     most_seconds=self.most_seconds,
                     say=say,

@@ -55,24 +55,25 @@ def verify(
     path: str | Path,
     *,
     store: Store | None = None,
+    workers: int = 1,
     line: int | None = None,
     most_seconds: float = 600.0,
     say: Say = lambda words: None,  # noqa: ARG005
 ) -> Iterator[Verdict]:
     """Score what is at a path again: a run, a packed run, a file of results, or a folder of these.
 
-    store: where the data of benchmarks is taken from; None: it is made again.
+    store: where the data of benchmarks is taken from; None: it is made again, by so many workers.
     line: of a file of results, counted from 1; None: all.
     most_seconds: a line is trained again if it was trained in less CPU time.
     """
     path = Path(path)
     if path.suffix == ".jsonl":
-        yield from _lines(path, line, most_seconds, store, say)
+        yield from _lines(path, line, most_seconds, store, workers, say)
         return
     if line is not None:
         raise ValueError(f"--line: expected a file of results, .jsonl, got {path}")
     if path.suffix == ".zip" or (path / "settings.json").exists():
-        yield from _run(path, store, say)
+        yield from _run(path, store, workers, say)
         return
     inside = [
         each
@@ -85,14 +86,14 @@ def verify(
             "got none"
         )
     for each in inside:
-        yield from verify(each, store=store, most_seconds=most_seconds, say=say)
+        yield from verify(each, store=store, workers=workers, most_seconds=most_seconds, say=say)
 
 
-def _run(path: Path, store: Store | None, say: Say) -> Iterator[Verdict]:
+def _run(path: Path, store: Store | None, workers: int, say: Say) -> Iterator[Verdict]:
     """The test of a run, with its own weights."""
     say(f"{path}: making its data again, and scoring")
     with tempfile.TemporaryDirectory() as fresh:
-        subject = open_subject(path, store or Store(Path(fresh)))
+        subject = open_subject(path, store or Store(Path(fresh), workers))
         record = subject.run.record
         data = _data(subject, str(record["data"]))
         found = metrics_of_mean(subject.task, [subject.run.network], subject.splits.test)
@@ -121,7 +122,12 @@ def _data(subject: Subject, recorded: str) -> str:
 
 
 def _lines(
-    path: Path, number: int | None, most_seconds: float, store: Store | None, say: Say
+    path: Path,
+    number: int | None,
+    most_seconds: float,
+    store: Store | None,
+    workers: int,
+    say: Say,
 ) -> Iterator[Verdict]:
     """Lines of results, each trained again."""
     lines = read_lines(path)
@@ -129,11 +135,16 @@ def _lines(
         raise ValueError(f"--line: expected 1 to {len(lines)} in {path}, got {number}")
     for place, line in enumerate(lines, 1):
         if number in (None, place):
-            yield from _line(f"{path.name}, line {place}", line, most_seconds, store, say)
+            yield from _line(f"{path.name}, line {place}", line, most_seconds, store, workers, say)
 
 
 def _line(
-    name: str, line: Mapping[str, Any], most_seconds: float, store: Store | None, say: Say
+    name: str,
+    line: Mapping[str, Any],
+    most_seconds: float,
+    store: Store | None,
+    workers: int,
+    say: Say,
 ) -> Iterator[Verdict]:
     settings = saved_settings(line["settings"])
     what = f"{name}: {line['task']}, {line['model']}, seed {line['seed']}"
@@ -145,7 +156,7 @@ def _line(
         return
     say(f"{what}: training again, which took {cost:.0f} CPU seconds")
     with tempfile.TemporaryDirectory() as folder:
-        fresh = store or Store(Path(folder) / "data")
+        fresh = store or Store(Path(folder) / "data", workers)
         run = train(settings, Path(folder) / "run", store=fresh, command="funcattn verify")
         record = run.record
     same = "the same data" if record["data"] == line["data"] else "OTHER DATA than recorded"
