@@ -19,6 +19,7 @@ import torch
 from funcattn.data import Sample, Store, collate
 from funcattn.files import write_text
 from funcattn.pde import burgers, darcy, elasticity
+from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.random_fields import neumann_field
 from funcattn.provenance import facts
 from funcattn.serve.bands import Bands
@@ -171,11 +172,15 @@ def _elasticity(**changes: Any) -> Any:
 def _burgers(**changes: Any) -> Any:
     def make(subject: Subject, count: int) -> list[Sample]:
         data: Any = subject.task.data
-        made = []
-        for place in range(count):
-            one = burgers.sample(
-                points=data.nodes, rng=np.random.default_rng([7, place]), **changes
-            )
+        made: list[Sample] = []
+        draw = 0
+        while len(made) < count:
+            rng = np.random.default_rng([7, draw])
+            draw += 1
+            try:
+                one = burgers.sample(points=data.nodes, rng=rng, **changes)
+            except NotConvergedError:
+                continue  # as the store does, another draw
             fields = {
                 n: one[n][None, :: data.use_every].astype(np.float32) for n in ("initial", "final")
             }
