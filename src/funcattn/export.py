@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from funcattn.files import whole_file
+from funcattn.models import MODELS, NormalisedNetwork
+from funcattn.tasks import Task
 
 AGREEMENT = 1e-4
 """Largest difference between the file and the network, relative to the largest value."""
@@ -157,3 +159,42 @@ def _causes(error: BaseException) -> list[BaseException]:
     while (cause := found[-1].__cause__) is not None:
         found.append(cause)
     return found
+
+
+def fixed_grid(task: Task, network: NormalisedNetwork) -> tuple[int, ...] | None:
+    """The grid of the training samples where the network cannot do without one."""
+    grid = task.grid or tuple(getattr(task.data, "axes", ())) or None
+    if grid is None or MODELS[task.settings.model].needs_grid:
+        return grid
+    try:
+        with torch.no_grad():
+            network(**example_inputs(task, network))
+    except ValueError:
+        return grid
+    return None
+
+
+def example_inputs(
+    task: Task, network: NormalisedNetwork, *, mask: bool = False, weights: bool = False
+) -> dict[str, Tensor]:
+    """Inputs of the shapes that a run's network takes, within the range of its training samples."""
+    n = task.points or 100
+    random = torch.Generator().manual_seed(0)
+    dtype = network.position_range.dtype
+
+    def within(known: Tensor) -> Tensor:
+        low, high = known
+        return low + (high - low) * torch.rand(1, n, len(low), generator=random, dtype=dtype)
+
+    example = {"positions": within(network.position_range)}
+    if task.problem.inputs:
+        example["values"] = within(network.value_range)
+    if task.problem.time:
+        example["time"] = torch.zeros(1, dtype=dtype)
+    if task.problem.context:
+        example["context"] = torch.rand(1, 10, 2, generator=random, dtype=dtype)
+    if mask:
+        example["mask"] = torch.ones(1, n, dtype=torch.bool)
+    if weights:
+        example["weights"] = torch.full((1, n), 1 / n, dtype=dtype)
+    return example

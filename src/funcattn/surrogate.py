@@ -29,12 +29,14 @@ from funcattn.fitting.packing import temporary_folder, unpack
 from funcattn.fitting.sizing import sized
 from funcattn.models import NormalisedNetwork
 from funcattn.settings import RunSettings
+from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Kind, Own, OwnData
 from funcattn.tasks.own_data import describe
 from funcattn.tasks.own_samples import split_of, splits_of
-from funcattn.tasks.splitting import PARTS
+from funcattn.tasks.splitting import CALIBRATION
 from funcattn.tasks.subsets import Subset
 from funcattn.training.bundled import run_folder
+from funcattn.training.ensemble import metrics_of_mean, train_members, write_test
 from funcattn.training.run import Run, train
 from funcattn.training.setup import RunError, device_named
 from funcattn.training.signed import check_list, signed_file, write_signed
@@ -63,6 +65,9 @@ class Surrogate(FittedSurrogate):
     network: settings of the network, such as {"width": 64, "layers": 4}.
     validation, test: shares of the cases below 1, or numbers of them, that choose the epoch and
         that are kept for the one test.
+    calibration: the same for cases that are put aside for the bands of predictions; 0: none, then
+        `calibrate` uses those that chose the epoch.
+    ensemble: networks, with seeds one after another, whose mean is the prediction.
     group_by, part_by: a parameter of the cases. Cases that share its value go to the same part; or
         its values are the parts.
     time: "steps" (the next frame from the last ones) or "times" (the field at any time); None:
@@ -96,6 +101,8 @@ class Surrogate(FittedSurrogate):
         network: Mapping[str, Any] | None = None,
         validation: float | int = 0.15,
         test: float | int = 0.15,
+        calibration: float | int = 0,
+        ensemble: int = 1,
         group_by: str = "",
         part_by: str = "",
         time: Kind | None = None,
@@ -115,7 +122,7 @@ class Surrogate(FittedSurrogate):
         self.rate, self.network, self.validation, self.test = rate, network, validation, test
         self.group_by, self.part_by, self.time, self.history = group_by, part_by, time, history
         self.weights, self.points, self.points_by = weights, points, points_by
-        self.patience = patience
+        self.patience, self.calibration, self.ensemble = patience, calibration, ensemble
         self.warm_start, self.yardsticks, self.seed = warm_start, yardsticks, seed
         self.folder, self.device, self.verbose = folder, device, verbose
 
@@ -217,6 +224,7 @@ class Surrogate(FittedSurrogate):
             train=len(places["train"]),
             validation=len(places["validation"]),
             test=len(places["test"]),
+            calibration=len(places.get(CALIBRATION, ())),
             path=source or (str(data) if isinstance(data, str | Path) else None),
             table=str(parameters) if isinstance(parameters, str | Path) else None,
             numbered=numbered,
@@ -243,17 +251,45 @@ class Surrogate(FittedSurrogate):
             command=command or "funcattn.Surrogate.fit",
         )
         note = {
-            "cases": {part: [got.cases[i].name for i in places[part]] for part in PARTS},
+            "cases": {part: [got.cases[i].name for i in these] for part, these in places.items()},
             "deviations": dict(task.deviations) if not own.classes else {},
         }
         write_signed(folder / NOTE, json.dumps(note, indent=1) + "\n")
         self._keep_mesh(folder, got)
         self._adopt(run, task)
+        if self.ensemble > 1:
+            self._fit_members(run, splits, on_step, command)
         if self.yardsticks:
             from funcattn.fitting.compare import compare
 
             compare(self, task, splits)
         return self
+
+    def _fit_members(
+        self,
+        run: Run,
+        splits: Splits,
+        on_step: Callable[[Any, int], None] | None,
+        command: str,
+    ) -> None:
+        """The other networks of an ensemble, and the test of the mean."""
+
+        def fit_member(settings: RunSettings, folder: Path, resume: bool) -> Run:
+            return train(
+                settings,
+                folder,
+                resume=resume,
+                store=Store(folder),
+                task=Own(settings, splits),
+                device=self.device,
+                on_step=on_step or (_shown if self.verbose else _silent),
+                command=command or "funcattn.Surrogate.fit",
+            )
+
+        train_members(run, self.ensemble, fit_member)
+        run = Run(run.folder)
+        self._adopt(run, self.task)
+        write_test(run, self.task, metrics_of_mean(self.task, run.networks, splits.test))
 
     def _folder(self) -> Path:
         if self.folder is not None:
@@ -263,7 +299,11 @@ class Surrogate(FittedSurrogate):
 
     def _split_settings(self) -> OwnData:
         sizes: dict[str, Any] = {}
-        for name, size in (("validation", self.validation), ("test", self.test)):
+        for name, size in (
+            ("validation", self.validation),
+            ("test", self.test),
+            ("calibration", self.calibration),
+        ):
             sizes |= {f"{name}_share": float(size)} if size < 1 else {name: int(size)}
         return OwnData(**sizes, seed=self.seed, group_by=self.group_by, part_by=self.part_by)
 

@@ -51,10 +51,101 @@ class Train:
     """Read the samples from this file or folder, instead of making them."""
     workers: int = WORKERS
     """Processes that make samples."""
+    ensemble: int = 1
+    """Networks with seeds one after another, whose mean is the prediction."""
+    bands: bool = False
+    """Calibrate too, as `funcattn calibrate` does."""
     logger: Literal["tensorboard", "wandb"] | None = None
     """Send the curves to TensorBoard or to Weights & Biases too."""
     cache: Path = CACHE
     """Where made data is kept; also the environment variable FUNCATTN_CACHE."""
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Find bands around the predictions of a run within which the truth lies, and keep them there.
+
+    By split-conformal prediction, with samples that nothing in the run has seen: fresh ones of the
+    solver; of own data those that `funcattn fit --bands` put aside, or those of --cases. `predict`
+    then writes the ends of the bands too. Settings of the data can be given, to calibrate at
+    another resolution, for example --data.use-every 5.
+    """
+
+    run_folder: File
+    coverage: float = 0.9
+    """How often the truth is to lie inside the band at all points of a sample together."""
+    samples: int = 150
+    """Fresh samples to make, where a solver makes them."""
+    cases: Path | None = None
+    """Own data: a folder, pattern or file of cases that the fit has not seen."""
+    spread: Literal["ensemble", "learned", "constant"] | None = None
+    """Where the band is wide; default: as the networks of an ensemble differ, else as learned from
+    a third of the samples, else (with few samples) the same everywhere."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
+    workers: int = WORKERS
+    cache: Path = CACHE
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Try to break a run, and write one page with a verdict for each attempt.
+
+    Other resolutions, orders and subsets of the points, refined patches, symmetries, the tail of
+    the error, wave numbers, noise, the residual of the equation, time and memory, determinism,
+    export. Beside the page stands the same as JSON.
+    """
+
+    run_folder: File
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """The HTML file; default: audit.html in the folder."""
+    samples: int = 40
+    """Fresh ones of the solver, or of the test where there is none."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
+    workers: int = WORKERS
+    cache: Path = CACHE
+
+
+@dataclass(frozen=True)
+class Breakeven:
+    """What a run costs and saves, beside our solver made as inaccurate as the run is.
+
+    The cost of data, training and inference in CPU seconds, against the solver on the coarser mesh
+    that has the same error: after how many predictions does it pay?
+    """
+
+    run_folder: File
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """The JSON file; default: breakeven.json in the folder."""
+    samples: int = 6
+    """Of the test, that are solved on every mesh."""
+    training_seconds: float | None = None
+    """CPU time of the training, of runs that have not recorded it."""
+    accept_edited: bool = False
+    """Take the files of the run as they are, though they were changed after training."""
+    workers: int = WORKERS
+    cache: Path = CACHE
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Score a run, a packed run, or a line of results again from scratch: does its number hold?
+
+    PATH is the folder of a run or its .zip file, a file of results (.jsonl), or a folder of these.
+    The data of a benchmark is made again by its seed; what results/experiments holds is trained
+    again, as its weights are not kept. Ends with 1 if a number does not hold.
+    """
+
+    path: File
+    line: int | None = None
+    """Of a file of results, counted from 1; default: all."""
+    most_seconds: float = 600.0
+    """CPU time that training a line again may take."""
+    cached: bool = False
+    """Take the data of benchmarks from the cache, if its fingerprint is the recorded one."""
+    workers: int = WORKERS
+    cache: Path = CACHE
 
 
 @dataclass(frozen=True)
@@ -178,6 +269,13 @@ class Fit:
     """Epochs without a better validation after which training ends."""
     warm_start: Path | None = None
     """A run whose weights are the start."""
+    ensemble: int | None = None
+    """Networks with seeds one after another, whose mean is the prediction."""
+    calibration: float | None = None
+    """Share of the cases (below 1) or their number, put aside for bands around predictions."""
+    bands: bool = False
+    """Calibrate bands around predictions, with 15 % of the cases put aside unless --calibration
+    says otherwise."""
     learning_curve: bool = False
     """Also train with half and a quarter of the cases, to see what more of them would give."""
     seed: int | None = None
@@ -443,6 +541,10 @@ Command = (
     | Race
     | Generate
     | Evaluate
+    | Calibrate
+    | Audit
+    | Breakeven
+    | Verify
     | Predict
     | Report
     | Serve
@@ -465,6 +567,10 @@ DONE_IN: dict[type, str] = {
     Race: "race",
     Generate: "data",
     Evaluate: "train",
+    Calibrate: "trust",
+    Audit: "trust",
+    Breakeven: "trust",
+    Verify: "trust",
     Predict: "predict",
     List: "show",
     Info: "show",
@@ -473,7 +579,7 @@ DONE_IN: dict[type, str] = {
     Export: "export",
 }
 """Modules of this package."""
-ON_FREE_CORES = (Fit, Predict, Report, Train, Evaluate)
+ON_FREE_CORES = (Fit, Predict, Report, Train, Evaluate, Calibrate)
 """They use all cores that are free. Others compare, and compute with one thread, so that their
 numbers and times mean the same everywhere."""
 SAY_THREADS = (Fit, Train)

@@ -13,6 +13,9 @@ from funcattn.fitting.plan import FitPlan, read_plan
 from funcattn.surrogate import DEFAULT_MODEL, Surrogate
 from funcattn.training.loop import State
 
+BANDS_SHARE = 0.15
+"""Of the cases, put aside to calibrate bands."""
+
 
 @dataclass(frozen=True)
 class Fit(commands.Fit):
@@ -54,6 +57,8 @@ class Fit(commands.Fit):
             points_by=plan.points_by,
             patience=plan.patience,
             warm_start=plan.warm_start,
+            ensemble=plan.ensemble,
+            calibration=plan.calibration or (BANDS_SHARE if self.bands else 0),
             yardsticks=plan.yardsticks,
             seed=plan.seed,
             folder=plan.folder,
@@ -80,6 +85,9 @@ class Fit(commands.Fit):
                 on_step=on_step,
                 command=command_line(),
             )
+        if self.bands:
+            told = surrogate.calibrate().in_words()
+            console.print(told, markup=False, highlight=False, soft_wrap=True)
         if self.learning_curve:
             with console.status("with fewer cases"):
                 surrogate.learning_curve()

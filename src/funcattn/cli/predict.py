@@ -44,13 +44,19 @@ class Predict(commands.Predict):
                 f"got {', '.join(sorted(arrays)) or 'nothing'}"
             )
         grid = arrays.pop("grid", None)
-        prediction = self._predictor().predict(
-            arrays.pop("positions"),
-            grid=None if grid is None else _lengths(self.input, grid),
-            **arrays,
-        )
-        _write_array(self.output, "prediction", prediction)
-        console.print(f"{self.output}: prediction {prediction.shape}", markup=False, soft_wrap=True)
+        predictor = self._predictor()
+        positions = arrays.pop("positions")
+        lengths = None if grid is None else _lengths(self.input, grid)
+        if predictor.calibrated is None:
+            found = {"prediction": predictor.predict(positions, grid=lengths, **arrays)}
+        else:
+            names = ("prediction", "prediction_lower", "prediction_upper")
+            banded = predictor.bands(positions, grid=lengths, **arrays)
+            found = dict(zip(names, banded, strict=True))
+            console.print(predictor.calibrated.in_words(), markup=False, soft_wrap=True)
+        (write_hdf5 if self.output.suffix in (".h5", ".hdf5") else write_npz)(self.output, found)
+        words = ", ".join(f"{name} {array.shape}" for name, array in found.items())
+        console.print(f"{self.output}: {words}", markup=False, soft_wrap=True)
 
     def _own(self, console: Console) -> None:
         """Files of cases in, files of cases out."""
@@ -112,7 +118,3 @@ def _lengths(path: Path, grid: Any) -> list[int]:
 def _check_suffix(path: Path) -> None:
     if path.suffix not in (".npz", ".h5", ".hdf5"):
         raise ValueError(f"{path}: expected a name that ends in .npz, .h5 or .hdf5")
-
-
-def _write_array(path: Path, name: str, array: Any) -> None:
-    (write_hdf5 if path.suffix in (".h5", ".hdf5") else write_npz)(path, {name: array})

@@ -17,6 +17,7 @@ from funcattn.settings import Profile, RunSettings
 from funcattn.tasks import TASKS, Task
 from funcattn.training.bundled import run_folder
 from funcattn.training.cost import model_cost
+from funcattn.training.ensemble import train_members, write_test
 from funcattn.training.loggers import LoggerName
 from funcattn.training.loop import State, differing
 from funcattn.training.report import write_report
@@ -52,7 +53,38 @@ class Train(commands.Train):
         record = run.record
         for name, value in record["test"].items():
             console.print(f"test {name}: [bold]{value:.5g}[/] ({record['test_note']})")
+        if self.ensemble > 1 or self.bands:
+            self._more(run, console)
         console.print(f"report: {run.report}", markup=False, soft_wrap=True)
+
+    def _more(self, run: Run, console: Console) -> None:
+        """The other networks of an ensemble, and bands."""
+        from funcattn.cli.trust import Calibrate
+
+        store = Store(self.cache, workers=self.workers)
+        if self.ensemble > 1:
+
+            def trained(settings: RunSettings, folder: Path, resume: bool) -> Run:
+                return _trained(
+                    settings,
+                    folder,
+                    console,
+                    self.profile,
+                    resume=resume,
+                    workers=self.workers,
+                    cache=self.cache,
+                    device=self.device,
+                    devices=self.devices,
+                    name=f"network {folder.name}",
+                )
+
+            train_members(run, self.ensemble, trained)
+            whole = Run(run.folder)
+            test = write_test(whole, run.task, whole.evaluate("test", store, self.device))
+            for name, value in test.items():
+                console.print(f"test {name} of the mean of {self.ensemble}: [bold]{value:.5g}[/]")
+        if self.bands:
+            Calibrate(run.folder, workers=self.workers, cache=self.cache).run([], console)
 
     def _resumed(self, rest: list[str]) -> tuple[RunSettings, Path]:
         """The settings and the folder of the run to go on with; others are refused."""

@@ -2,16 +2,16 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from funcattn.arrays import Array
-from funcattn.data import Store, collate
+from funcattn.data import Sample, Store, collate
 from funcattn.data.cases import Case, Cases
 from funcattn.data.npy import open_npy
 from funcattn.files import whole_folder
@@ -19,7 +19,10 @@ from funcattn.fitting.kinds import Handed, field_grid, handed, handed_back
 from funcattn.fitting.packing import copy_run
 from funcattn.fitting.scoring import accuracy, errors_of, outside, r_squared
 from funcattn.fitting.sizing import extrapolated
-from funcattn.models import predict_streamed
+from funcattn.models import NormalisedNetwork, predict_streamed
+from funcattn.problem import slices
+from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
+from funcattn.serve.familiar import Familiarity, pooled, read_familiarity, watched
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
@@ -27,6 +30,9 @@ from funcattn.tasks.own_samples import sample_of, split_of, splits_of
 from funcattn.training.loop import check_fingerprint
 from funcattn.training.run import Run
 from funcattn.training.setup import RunError, read_json
+
+if TYPE_CHECKING:
+    from funcattn.trust.bands import Quantity
 
 STREAMED = 200_000
 """Cases with more points are predicted chunk by chunk."""
@@ -46,6 +52,8 @@ class FittedSurrogate:
 
     device: str
     _owner: Owner
+    _familiar_of: Run | None = None
+    _known_cases: Familiarity | None = None
 
     def _adopt(self, run: Run, task: Own) -> None:
         self._run, self.task = run, task
@@ -175,6 +183,87 @@ class FittedSurrogate:
         fields = [self._named(self._raw(case)) for case in self._looked_at(got.cases)]
         return handed_back(got.kind, got.cases, fields, self.data)
 
+    def calibrate(
+        self,
+        coverage: float = 0.9,
+        data: Any = None,
+        outputs: Any = None,
+        *,
+        quantities: "Mapping[str, Quantity] | None" = None,
+        spread: SpreadKind | None = None,
+        command: str = "",
+        **more: Any,
+    ) -> Bands:
+        """Find bands around predictions within which the truth lies, and keep them with the run.
+
+        coverage: how often, for all points of a case together.
+        data, outputs: cases that the fit has not seen, as for `fit`; None: those that it has put
+            aside (`Surrogate(calibration=0.15)`), or else those that chose the epoch, with which
+            the promise is not exact.
+        quantities: numbers of interest besides the extremes and the mean of each field: functions
+            of a field (n *o), as a tensor, and its sample.
+        spread: see `funcattn.trust.bands.calibrate`.
+        """
+        from funcattn.trust.bands import calibrate
+        from funcattn.trust.subject import Subject
+
+        given: dict[str, Any] = {}
+        if data is not None:
+            names = ("positions", "parameters", "grid", "times")
+            got = self._handed(data, outputs, *(more.get(name) for name in names))
+            given["samples"] = [sample_of(case, self.data) for case in got.cases]
+            given["source"] = f"{len(got.cases)} that were given, which the fit has not seen"
+        else:
+            self.splits()
+        subject = Subject(self.run, self.task, Store(self.run.folder))
+        self._familiar_of = None
+        return calibrate(
+            subject,
+            coverage=coverage,
+            quantities=quantities,
+            spread=spread,
+            command=command or "funcattn.Surrogate.calibrate",
+            **given,
+        )
+
+    @property
+    def calibrated(self) -> Bands | None:
+        """The bands of the run, None where it was not calibrated."""
+        return read_bands(self.run)
+
+    def bands(
+        self,
+        data: Any = None,
+        *,
+        coverage: float | None = None,
+        positions: Any = None,
+        parameters: Any = None,
+        grid: Sequence[int] | None = None,
+        times: Any = None,
+    ) -> Banded:
+        """The prediction, and the two ends of its band, each as `predict` gives it.
+
+        coverage: None: as `calibrate` was asked for.
+        """
+        calibrated = self.calibrated
+        if calibrated is None:
+            raise ValueError(
+                "bands: expected a surrogate that was calibrated, got one that was not; call "
+                "calibrate first"
+            )
+        got = self._handed(data, None, positions, parameters, grid, times)
+        found: tuple[list[dict[str, Array]], ...] = ([], [], [])
+        for case in self._looked_at(got.cases):
+            sample = sample_of(case, self.data, target=False)
+            said = torch.stack([self._said(sample, each) for each in self.run.networks])
+            values = None if sample.values is None else sample.values[None]
+            ends = calibrated.around(
+                self.task.problem, said[:, None], sample.positions[None], values, coverage=coverage
+            )
+            for place, end in zip(found, ends, strict=True):
+                place.append(self._named(end[0]))
+        return Banded(*(handed_back(got.kind, got.cases, part, self.data) for part in found))
+
     def score(
         self,
         data: Any,
@@ -261,17 +350,21 @@ class FittedSurrogate:
         if own.classes:
             labels = np.array([int(label) for label in own.classes])
             return {own.outputs[0].name: labels[out.argmax(-1).numpy()]}
-        fields, start = {}, 0
-        for each in own.outputs:
-            fields[each.name] = out[..., start : start + each.channels].numpy()
-            start += each.channels
-        return fields
+        return self._named(out)
+
+    def _named(self, out: Tensor) -> dict[str, Array]:
+        """The channels of the output fields, by their names."""
+        parts = slices(self.data.outputs)
+        return {name: out[..., channels].numpy() for name, channels in parts.items()}
+
+    def _raw(self, case: Case) -> Tensor:
+        """The prediction of a case, shaped as its target; of an ensemble, the mean."""
+        sample = sample_of(case, self.data, target=False)
+        return torch.stack([self._said(sample, each) for each in self.run.networks]).mean(0)
 
     @torch.no_grad()
-    def _raw(self, case: Case) -> Tensor:
-        """What the network says of a case, shaped as its target."""
-        sample = sample_of(case, self.data, target=False)
-        network = self.run.network
+    def _said(self, sample: Sample, network: NormalisedNetwork) -> Tensor:
+        """What one network says of a sample."""
         if len(sample.positions) > STREAMED and self.data.kind == "steady":
             out = np.empty((len(sample.positions), self.data.output_channels), np.float32)
             predict_streamed(
@@ -284,7 +377,25 @@ class FittedSurrogate:
             return torch.from_numpy(out)
         where = network.position_range
         batch = collate([sample]).to(where.device, where.dtype)
-        return self.task.predict(network, batch)[0].float().cpu()
+        with watched(network) as seen:
+            said = self.task.predict(network, batch)
+        familiar = self._familiar
+        if familiar is not None and network is self.run.network:
+            score = familiar.scores(pooled(batch, seen, said))[0].worst
+            if score > 1:
+                warnings.warn(
+                    f"a case is {familiar.in_words(score)}",
+                    OutsideTrainingWarning,
+                    stacklevel=4,
+                )
+        return said[0].float().cpu()
+
+    @property
+    def _familiar(self) -> Familiarity | None:
+        """What calibration kept of the training cases; read once."""
+        if self._familiar_of is not self.run:
+            self._familiar_of, self._known_cases = self.run, read_familiarity(self.run)
+        return self._known_cases
 
     # Keeping
 

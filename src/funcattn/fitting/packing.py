@@ -10,6 +10,7 @@ from pathlib import Path
 
 from funcattn.data.foreign import FileError, check_file, reading
 from funcattn.files import whole_file
+from funcattn.training.run import Run
 
 MOST_BYTES = 16 * 2**30
 MOST_FILES = 1000
@@ -24,7 +25,10 @@ def needed(folder: Path) -> list[Path]:
     files = [path for path in folder.iterdir() if path.is_file()]
     newest = sorted((folder / "checkpoints").glob("best-*"))[-1]
     files += [path for path in newest.iterdir() if path.is_file()]
-    return sorted(path for path in files if not path.name.startswith("."))
+    files = [path for path in files if not path.name.startswith(".")]
+    for member in Run(folder).members:
+        files += needed(member.folder)
+    return sorted(files)
 
 
 def copy_run(folder: Path, target: Path) -> None:
@@ -77,7 +81,9 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
 def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
     """Refuse what would be written outside of the folder, or would fill the disk."""
     for member in members:
-        if not re.fullmatch(r"(checkpoints/best-\d{1,18}/)?\w[\w.-]{0,99}", member.filename):
+        if not re.fullmatch(
+            r"(members/\d{1,3}/)?(checkpoints/best-\d{1,18}/)?\w[\w.-]{0,99}", member.filename
+        ):
             raise FileError(
                 path, "files of a run", repr(member.filename), "take one of `funcattn pack`"
             )

@@ -61,6 +61,10 @@ class FitPlan:
     """Epochs without a better validation after which training ends."""
     warm_start: str | None = None
     """A run whose weights are the start."""
+    ensemble: int = 1
+    """Networks with seeds one after another, whose mean is the prediction."""
+    calibration: float = 0.0
+    """Share of the cases (below 1) or their number, put aside for bands around predictions."""
     yardsticks: bool = True
     seed: int = 0
     device: str = "auto"

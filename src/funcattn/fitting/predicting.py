@@ -66,8 +66,15 @@ def predict_files(
             ending = ".npz" if case.cells is None or case.times is not None else ".vtu"
             path = target / f"{case.name}{ending}"
             path.parent.mkdir(parents=True, exist_ok=True)
-        predicted = surrogate.predict(case)
-        write_case(path, *beside(case, predicted, surrogate))
+        if surrogate.calibrated is None:
+            predicted, ends = surrogate.predict(case), {}
+        else:
+            predicted, *found = surrogate.bands(case)
+            ends = dict(zip(("lower", "upper"), found, strict=True))
+        written, new = beside(case, predicted, surrogate)
+        for end, its in ends.items():
+            new |= {f"{each.name}_{end}": its[each.name] for each in surrogate.data.outputs}
+        write_case(path, written, new)
         yield path
 
 

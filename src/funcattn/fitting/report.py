@@ -17,6 +17,7 @@ from funcattn.tasks.own import Given, Own, OwnData
 from funcattn.tasks.own_samples import CaseSamples
 from funcattn.training.report import describe_run, drawn_case
 from funcattn.training.setup import read_json
+from funcattn.trust.pages import bands_section
 from funcattn.viz import Case as DrawnCase
 from funcattn.viz import write_run_report
 from funcattn.viz.cases import case_pictures
@@ -39,6 +40,7 @@ def write_surrogate_report(surrogate: "FittedSurrogate", path: Path) -> Path:
     described = describe_run(surrogate.run, Store(surrogate.run.folder), task=task)
     cases = _drawn(surrogate, splits)
     sections = [
+        *bands_section(surrogate.run),
         *_yardsticks(surrogate),
         *learning_curve(surrogate),
         *_worst(surrogate, cases[2:], described.picture),

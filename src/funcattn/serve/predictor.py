@@ -1,6 +1,5 @@
 """A trained run as an object that predicts."""
 
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,11 @@ from funcattn.data import Batch, trapezoid_weights
 from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
 from funcattn.ops.linalg import NotPositiveError
+from funcattn.serve.bands import Banded, Bands, read_bands
+from funcattn.serve.familiar import Familiarity, Score, pooled, read_familiarity, watched
 from funcattn.tasks import Task
 from funcattn.training.bundled import run_folder
-from funcattn.training.checkpoint import model_tensors
+from funcattn.training.checkpoint import weights_digest
 from funcattn.training.run import Run
 from funcattn.training.setup import device_named
 
@@ -35,8 +36,12 @@ class OutsideTrainingWarning(UserWarning):
 class Predictor:
     """A network at its best epoch, with its normalisers; real units in, real units out."""
 
-    def __init__(self, task: Task, surrogate: NormalisedNetwork) -> None:
-        self.task, self.surrogate = task, surrogate.eval()
+    def __init__(self, task: Task, surrogate: NormalisedNetwork, run: Run | None = None) -> None:
+        self.task, self.surrogate, self.run = task, surrogate.eval(), run
+        self.networks = [self.surrogate]
+        if run is not None:
+            where = surrogate.position_range.device
+            self.networks += [member.network.to(where).eval() for member in run.members]
 
     def predict(
         self,
@@ -56,7 +61,7 @@ class Predictor:
         one sample; grid: axis lengths where the points form a grid, row-major; mask (b n), True at
         real points; weights (b n): a network that was trained with them needs them, and has those
         of the trapezoid rule where a grid is given and they are not; context: observations, where
-        the task has them.
+        the task has them. Of an ensemble it is the mean of its networks.
         """
         batch = self._batch(
             positions,
@@ -70,10 +75,120 @@ class Predictor:
 
     def fields(self, batch: Batch) -> Tensor:
         """What the network says of a batch of `prepared`, shaped as its target."""
+        return self._predictions(batch).mean(0)
+
+    def bands(
+        self,
+        positions: Field,
+        values: Field | None = None,
+        *,
+        coverage: float | None = None,
+        grid: Sequence[int] | None = None,
+        mask: Field | None = None,
+        weights: Field | None = None,
+        context: Field | None = None,
+    ) -> Banded:
+        """The output fields, and within which ends the truth lies at all points of a sample.
+
+        coverage: how often, 0 to 1; None: as the run was calibrated. Otherwise as `predict`.
+        """
+        if self.calibrated is None:
+            where = "RUN" if self.run is None else self.run.folder
+            raise ValueError(
+                "bands: expected a run that was calibrated, got one that was not; funcattn "
+                f"calibrate {where}"
+            )
+        batch = self._batch(
+            positions,
+            values,
+            mask=mask,
+            weights=weights,
+            context=context,
+            grid=None if grid is None else tuple(grid),
+        )
+        found = []
+        predictions = self._predictions(batch)
+        counts = [positions.shape[-2]] * len(batch)
+        if batch.mask is not None:
+            counts = batch.mask.sum(1).tolist()
+        for b, points in enumerate(counts):
+            each = slice(b, b + 1)
+            found.append(
+                self.calibrated.around(
+                    self.task.problem,
+                    predictions[:, each].cpu().float(),
+                    batch.positions[each].cpu().float(),
+                    None if batch.values is None else batch.values[each].cpu().float(),
+                    points=points,
+                    coverage=coverage,
+                )
+            )
+        ends = (torch.cat(part) for part in zip(*found, strict=True))
+        return Banded(*(_like(positions, part) for part in ends))
+
+    @cached_property
+    def calibrated(self) -> Bands | None:
+        """The bands of the run, None where it was not calibrated."""
+        return None if self.run is None else read_bands(self.run)
+
+    def familiarity(
+        self,
+        positions: Field,
+        values: Field | None = None,
+        *,
+        grid: Sequence[int] | None = None,
+        mask: Field | None = None,
+        weights: Field | None = None,
+        context: Field | None = None,
+    ) -> list[Score]:
+        """How unlike the training data each sample is; above 1 it is. Inputs as for `predict`."""
+        if self.familiar is None:
+            raise ValueError(
+                "familiarity: expected a run that was calibrated, got one that was not; funcattn "
+                "calibrate RUN"
+            )
+        batch = self._batch(
+            positions,
+            values,
+            mask=mask,
+            weights=weights,
+            context=context,
+            grid=None if grid is None else tuple(grid),
+        )
+        with torch.no_grad(), watched(self.surrogate) as seen:
+            prediction = self.task.predict(self.surrogate, batch)
+        return self.familiar.scores(pooled(batch, seen, prediction))
+
+    @cached_property
+    def familiar(self) -> Familiarity | None:
+        """What the run keeps of its training samples, None where it was not calibrated."""
+        return None if self.run is None else read_familiarity(self.run)
+
+    def _predictions(self, batch: Batch) -> Tensor:
+        """What each network says, (k b n *o), after a warning about samples unlike training."""
         with torch.no_grad(), _words_about(batch):
-            out = self.task.predict(self.surrogate, batch)
-            _check_finite(out, batch.mask)
+            with watched(self.surrogate) as seen:
+                first = self.task.predict(self.surrogate, batch)
+            others = [self.task.predict(network, batch) for network in self.networks[1:]]
+            out = torch.stack([first, *others])
+            _check_finite(out.mean(0), batch.mask)
+        if self.familiar is not None:
+            scores = self.familiar.scores(pooled(batch, seen, first))
+            worst = max(range(len(scores)), key=lambda b: scores[b].worst)
+            if scores[worst].worst > 1:
+                warnings.warn(
+                    f"sample {worst}: {self.familiar.in_words(scores[worst].worst)}",
+                    OutsideTrainingWarning,
+                    stacklevel=3,
+                )
         return out
+
+    def _refuse_ensemble(self, what: str) -> None:
+        if len(self.networks) > 1:
+            raise ValueError(
+                f"{what}: expected a run of one network, got an ensemble of {len(self.networks)}; "
+                "use predict, or load one of its members"
+            )
 
     def encode(
         self,
@@ -90,6 +205,7 @@ class Predictor:
         whose layers are functional attention with point-wise features, and tasks whose fields are
         one call of the network.
         """
+        self._refuse_ensemble("encode")
         batch = self._batch(positions, values, mask=mask, weights=weights)
         times = self._time(time)
         with torch.no_grad(), _words_about(batch):
@@ -146,6 +262,7 @@ class Predictor:
         positions (n s), values (n i), weights (n,), as memory maps; the rest, and what is returned,
         as with `funcattn.models.predict_streamed`.
         """
+        self._refuse_ensemble("predict_streamed")
         times = self._time(time)
         if weights is None and self.task.weighted:
             self._grid_weights(self.surrogate.position_range, None)
@@ -174,12 +291,7 @@ class Predictor:
     @cached_property
     def _fingerprint(self) -> str:
         """Of the weights."""
-        content = hashlib.sha256()
-        for name, tensor in model_tensors(self.surrogate).items():
-            content.update(name.encode())
-            plain = tensor.detach().cpu().contiguous().flatten()
-            content.update(plain.view(torch.uint8).numpy().data)
-        return content.hexdigest()
+        return weights_digest(self.surrogate)
 
     def _time(self, time: float | None) -> Tensor | None:
         """The time as a tensor, where the task's fields are one call of the network."""
@@ -437,4 +549,4 @@ def load(run: str | Path | Run, device: str = "cpu", *, accept_edited: bool = Fa
     """
     where = device_named(device)
     run = run if isinstance(run, Run) else Run(run_folder(run), accept_edited=accept_edited)
-    return Predictor(run.task, run.network.to(where))
+    return Predictor(run.task, run.network.to(where), run)

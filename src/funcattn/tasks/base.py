@@ -48,6 +48,8 @@ class Splits:
     test: Sequence[Sample]
     fingerprint: str
     """Of the data's content: a resumed run refuses data that changed."""
+    calibration: Sequence[Sample] = ()
+    """Samples put aside for the bands of predictions, seen by nothing else."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,9 @@ class OwnData(DataSettings):
     """Cases that choose the epoch; 0: by their share."""
     test: int = 0
     """Cases of the one test; 0: by their share."""
+    calibration: int = 0
+    """Cases put aside for the bands of predictions; 0: by their share."""
+    calibration_share: float = 0.0
     validation_share: float = 0.15
     test_share: float = 0.15
     group_by: str = ""
@@ -71,7 +74,8 @@ class OwnData(DataSettings):
     numbered: bool = False
     """Whether files that only differ in a number at the end are the times of one case."""
     part_by: str = ""
-    """A parameter with the words train, validation, test, in place of drawing the parts."""
+    """A parameter with the words train, validation, test, calibration, in place of drawing the
+    parts."""
     space: int = 2
     origin: tuple[float, ...] = ()
     """What is taken from positions in double precision, as they may lie far from 0."""

@@ -15,7 +15,7 @@ from funcattn.data.cases.case import unknown
 from funcattn.registry import did_you_mean
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Given, OwnData
-from funcattn.tasks.splitting import PARTS, Part, split_cases
+from funcattn.tasks.splitting import CALIBRATION, PARTS, split_cases
 
 KEPT_BYTES = 2 * 2**30
 """Samples are kept in memory up to this size; more are made again at every visit."""
@@ -224,7 +224,7 @@ def split_of(
     cases: Sequence[Case],
     data: OwnData,
     words: Mapping[str, Sequence[str]] | None = None,
-) -> dict[Part, list[int]]:
+) -> dict[str, list[int]]:
     """Which cases belong to which part, by the settings.
 
     words: columns of a table of parameters that are no numbers, by name, one word per case.
@@ -243,15 +243,16 @@ def split_of(
         names,
         validation=data.validation or data.validation_share,
         test=data.test or data.test_share,
+        calibration=data.calibration or data.calibration_share,
         seed=data.seed,
         groups=column(data.group_by) if data.group_by else None,
         parts=[str(part) for part in column(data.part_by)] if data.part_by else None,
     )
 
 
-def splits_of(cases: Sequence[Case], data: OwnData, places: Mapping[Part, Sequence[int]]) -> Splits:
+def splits_of(cases: Sequence[Case], data: OwnData, places: Mapping[str, Sequence[int]]) -> Splits:
     """The samples of the parts, with a fingerprint of names, parts and numbers."""
-    parts = {part: CaseSamples(cases, places[part], data) for part in PARTS}
+    parts = {part: CaseSamples(cases, places.get(part, ()), data) for part in (*PARTS, CALIBRATION)}
     content = hashlib.sha256()
     for part, samples in parts.items():
         for place, sample in zip(samples.places, samples, strict=True):
@@ -264,4 +265,5 @@ def splits_of(cases: Sequence[Case], data: OwnData, places: Mapping[Part, Sequen
         validation=parts["validation"],
         test=parts["test"],
         fingerprint=content.hexdigest(),
+        calibration=parts[CALIBRATION],
     )

@@ -11,6 +11,8 @@ from typing import Literal, get_args
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = get_args(Part)
+CALIBRATION = "calibration"
+"""Cases put aside for the bands of predictions: a part beside the others, often without cases."""
 
 
 def split_cases(
@@ -18,17 +20,20 @@ def split_cases(
     *,
     validation: float | int = 0.15,
     test: float | int = 0.15,
+    calibration: float | int = 0,
     seed: int = 0,
     groups: Sequence[Hashable] | None = None,
     parts: Sequence[str] | None = None,
-) -> dict[Part, list[int]]:
+) -> dict[str, list[int]]:
     """The places of the cases of each part, in the order of the names given.
 
     names: of the cases, each once.
     validation, test: fractions of all cases if below 1, else numbers of cases; all others train.
+    calibration: the same for cases put aside; 0: none. The test and validation stay what they are
+        without them.
     groups: one key per case; cases of one group (one geometry, say) go to the same part, so that
         parts become somewhat larger or smaller than asked for.
-    parts: one of "train", "validation", "test" per case, in place of drawing them.
+    parts: one of "train", "validation", "test", "calibration" per case, in place of drawing them.
 
     >>> split_cases([f"case{i}" for i in range(10)], validation=0.2, test=1)["test"]
     [3]
@@ -52,8 +57,10 @@ def split_cases(
     for place, key in enumerate(keys):
         members.setdefault(key, []).append(place)
     order = sorted(members, key=lambda key: _shuffled(seed, key))
-    found: dict[Part, list[int]] = {"test": [], "validation": []}
-    sizes: dict[Part, float | int] = {"test": test, "validation": validation}
+    sizes: dict[str, float | int] = {"test": test, "validation": validation}
+    if calibration:
+        sizes[CALIBRATION] = calibration
+    found: dict[str, list[int]] = {part: [] for part in sizes}
     for part, size in sizes.items():
         wanted = max(round(size * len(names)), 1) if size < 1 else round(size)
         while order and len(found[part]) < wanted:
@@ -63,25 +70,30 @@ def split_cases(
         what = "cases" if groups is None else f"cases in {len(members)} groups"
         raise ValueError(
             f"split: expected cases left for training after {validation:g} for validation and "
-            f"{test:g} for the test, got none of {len(names)} {what}; ask for fewer, or add cases"
+            f"{test:g} for the test{_and(calibration)}, got none of {len(names)} {what}; ask for "
+            "fewer, or add cases"
         )
     return {"train": sorted(rest), **{part: sorted(places) for part, places in found.items()}}
 
 
-def _as_told(names: Sequence[str], parts: Sequence[str]) -> dict[Part, list[int]]:
+def _and(calibration: float) -> str:
+    return f" and {calibration:g} for calibration" if calibration else ""
+
+
+def _as_told(names: Sequence[str], parts: Sequence[str]) -> dict[str, list[int]]:
     if len(parts) != len(names):
         raise ValueError(f"parts: expected one for each of {len(names)} cases, got {len(parts)}")
-    found: Mapping[str, list[int]] = {part: [] for part in PARTS}
+    found: Mapping[str, list[int]] = {part: [] for part in (*PARTS, CALIBRATION)}
     for place, part in enumerate(parts):
         if part not in found:
             raise ValueError(
-                f"case {names[place]}: expected its part to be one of {', '.join(PARTS)}, got "
+                f"case {names[place]}: expected its part to be one of {', '.join(found)}, got "
                 f"{part!r}"
             )
         found[part].append(place)
-    if empty := [part for part, places in found.items() if not places]:
+    if empty := [part for part in PARTS if not found[part]]:
         raise ValueError(f"parts: expected cases in each of them, got none in {', '.join(empty)}")
-    return {part: found[part] for part in PARTS}
+    return {part: places for part, places in found.items() if places}
 
 
 def _text(key: Hashable) -> str:

@@ -121,6 +121,16 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.named_parameters()) | dict(model.named_buffers())
 
 
+def weights_digest(model: nn.Module) -> str:
+    """A fingerprint of all parameters and buffers."""
+    content = hashlib.sha256()
+    for name, tensor in model_tensors(model).items():
+        content.update(name.encode())
+        plain = tensor.detach().cpu().contiguous().flatten()
+        content.update(plain.view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy saved tensors into a model that must have exactly these."""
     ours = model_tensors(model)

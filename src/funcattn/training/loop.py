@@ -446,12 +446,19 @@ def evaluate(
         places = range(start, min(start + size, len(samples)))
         batch = on_device([samples[i] for i in places], task.settings, fabric)
         with fabric.autocast(), inspect(surrogate, basis=False) as calls:
-            prediction = task.predict(surrogate, batch)
+            prediction = predicted(task, surrogate, batch)
         for name, values in task.metrics(prediction, batch).items():
             metrics.setdefault(name, []).extend(values.double().tolist())
         if start == 0:
             conditions = [float(call.condition.mean()) for call in first_calls(calls)]
     return metrics, conditions
+
+
+def predicted(task: Task, surrogate: nn.Module, batch: Batch) -> Tensor:
+    """What a network says of a batch; of a list of networks, the mean of what they say."""
+    if isinstance(surrogate, nn.ModuleList):
+        return torch.stack([task.predict(member, batch) for member in surrogate]).mean(0)
+    return task.predict(surrogate, batch)
 
 
 def first_calls(calls: Sequence[Inspection]) -> list[Inspection]:

@@ -5,6 +5,7 @@ checkpoints/       step-*: to resume from; best-*: the weights that did best on 
                    both with a copy of the settings, which settings.json is compared with
 metrics.jsonl/csv  one line per epoch
 record.json        what came out, and how it was made
+members/           of an ensemble: the runs of its other networks, 1, 2, ...
 report.html        the same, to look at; written by `funcattn.training.report`
 checksums.json     of the record, the history, and what a fit to own data keeps beside them
 
@@ -18,12 +19,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch.distributed as dist
+from torch import nn
 
 from funcattn.data import Sample, Store
 from funcattn.documents import DocumentError, parse_json
@@ -31,7 +33,7 @@ from funcattn.files import write_text
 from funcattn.lazy import LazyModule
 from funcattn.models import NormalisedNetwork
 from funcattn.processes import end_with_parent, rank
-from funcattn.provenance import facts
+from funcattn.provenance import cpu_seconds, facts
 from funcattn.settings import RunSettings
 from funcattn.tasks import TASKS, Splits, Task
 from funcattn.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint, restore_model
@@ -112,6 +114,33 @@ class Run:
     def network(self) -> NormalisedNetwork:
         """The network with its normalisers at the best epoch, ready to predict on the CPU."""
         return self._restored(self.best)
+
+    def member_folder(self, number: int) -> Path:
+        """Where another network of an ensemble is, or will be."""
+        return self.folder / "members" / str(number)
+
+    @cached_property
+    def members(self) -> list["Run"]:
+        """The other networks of an ensemble that are trained; none where there is one network."""
+        found: list[Run] = []
+        while (folder := self.member_folder(len(found) + 1)).is_dir():
+            member = Run(folder, accept_edited=self.accept_edited)
+            if not member.finished:
+                break
+            if changes := differing(
+                asdict(self.settings), asdict(replace(member.settings, seed=self.settings.seed))
+            ):
+                raise RunError(
+                    f"{folder}: expected a network with the settings of {self.folder} but another "
+                    f"seed, got others: {'; '.join(changes)}; remove it"
+                )
+            found.append(member)
+        return found
+
+    @cached_property
+    def networks(self) -> list[NormalisedNetwork]:
+        """The networks whose mean is the prediction; most runs have one."""
+        return [self.network, *(member.network for member in self.members)]
 
     def _restored(self, best: Checkpoint) -> NormalisedNetwork:
         """The network with the weights of a checkpoint, if its settings are those of the run."""
@@ -200,12 +229,13 @@ class Run:
     def evaluate(
         self, split: Literal["validation", "test"], store: Store, device: str = "auto"
     ) -> dict[str, list[float]]:
-        """Metrics of each sample of a split, by the best weights."""
+        """Metrics of each sample of a split, by the best weights; of an ensemble, by its mean."""
         splits, best = self.task.splits(store), self.best
         check_fingerprint(best, splits)
         samples: Sequence[Sample] = getattr(splits, split)
         fabric = _fabric(device, 1, self.settings.precision)
-        network = fabric.to_device(self._restored(best))
+        networks = [self._restored(best), *(member.network for member in self.members)]
+        network = fabric.to_device(nn.ModuleList(networks) if self.members else networks[0])
         return evaluate(self.task, network, samples, fabric)[0]
 
 
@@ -269,6 +299,8 @@ def train(
         if fabric.is_global_zero:
             write_text(folder / "settings.json", json.dumps(asdict(settings), indent=1) + "\n")
         trainer.resume()
+        # What earlier processes of a run spent is not known.
+        resumed, start = trainer.state.epoch + trainer.state.step > 0, cpu_seconds()
         if logger is not None and fabric.is_global_zero:
             trainer.on_epoch = open_logger(logger, folder, settings, trainer.state.epoch)
         try:
@@ -279,7 +311,8 @@ def train(
                 _write_logs(trainer, folder)
             raise
         _write_logs(trainer, folder)
-        _finish(trainer, run, command)
+        spent = {} if resumed else {"cpu_seconds": round(cpu_seconds() - start, 1)}
+        _finish(trainer, run, command, spent)
         fabric.barrier()
     return run
 
@@ -294,7 +327,7 @@ def _fit(network: NormalisedNetwork, splits: Splits, outputs: int) -> None:
     )
 
 
-def _finish(trainer: Trainer, run: Run, command: str) -> None:
+def _finish(trainer: Trainer, run: Run, command: str, spent: dict[str, float]) -> None:
     """The one test, and what it is recorded with."""
     task, state = trainer.task, trainer.state
     restore_model(trainer.evaluated, run.best.group("model"))
@@ -308,6 +341,7 @@ def _finish(trainer: Trainer, run: Run, command: str) -> None:
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "seconds": round(state.seconds, 1),
+        **spent,
         "parameters": sum(p.numel() for p in trainer.surrogate.network.parameters()),
         "data": trainer.splits.fingerprint,
         "test_values": metrics,

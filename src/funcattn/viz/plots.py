@@ -85,6 +85,24 @@ def layer_curves(layers: Mapping[str, Series], *, y_label: str) -> Figure:
     return figure
 
 
+def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure:
+    """Curves on logarithmic axes, with dots where they are few."""
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axis = figure.subplots()
+    heights: list[Reals] = [np.empty(0)]
+    for name, line in lines.items():
+        heights.append(_plot(axis, line, label=name)[1])
+    axis.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
+    _decades(axis, np.concatenate(heights))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_xticks(sorted({x for line in lines.values() for x in line[0]}))
+    axis.grid(visible=True, which="major", alpha=0.3)
+    if len(lines) > 1:
+        axis.legend(fontsize=9)
+    return figure
+
+
 def histogram(values: Sequence[float], *, x_label: str) -> Figure:
     """How often which value came, with mean and median; what is not finite is left out."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")

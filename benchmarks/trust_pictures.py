@@ -1,0 +1,143 @@
+"""Draw the pictures of docs/trust.md, from results/trust.json, a calibrated run and audits.
+
+    python benchmarks/trust_pictures.py runs/burgers runs/darcy --cache CACHE
+
+The first run is drawn with its band, the audits (audit.json) of both with their curves.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+
+from funcattn.data import Store, collate
+from funcattn.serve.bands import read_bands
+from funcattn.trust.subject import FRESH, open_subject
+from funcattn.viz.saving import write_figure
+from funcattn.viz.style import PREDICTION, TRUTH
+
+
+def main() -> None:
+    """Draw all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--results", type=Path, default=Path("results/trust.json"))
+    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    asked = parser.parse_args()
+    results = json.loads(asked.results.read_text())
+    pictures = {
+        "trust_bands": bands(asked.runs[0], asked.cache, results),
+        "trust_unlike": unlike(results),
+        "trust_breakeven": breakeven(results),
+        "trust_audit": audits([run / "audit.json" for run in asked.runs]),
+    }
+    for name, figure in pictures.items():
+        print(*write_figure(figure, asked.out / name)[:1])
+
+
+def bands(folder: Path, cache: Path, results: dict) -> Figure:
+    """A sample with its band, and coverage measured over coverage asked for."""
+    subject = open_subject(folder, Store(cache))
+    calibrated = read_bands(subject.run)
+    assert calibrated is not None
+    samples = subject.fresh(20, 2 * FRESH)
+    worst = int(subject.errors(samples).argmax())
+    sample = samples[worst]
+    batch = collate([sample])
+    said = subject.predictions(batch)
+    ends = calibrated.around(subject.task.problem, said, batch.positions, batch.values)
+    figure = Figure(figsize=(10.8, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    x = sample.positions[:, 0].numpy()
+    middle, low, high = (part[0, :, 0].numpy() for part in ends)
+    left.fill_between(x, low, high, color=PREDICTION, alpha=0.3, label="band, 90 %")
+    left.plot(x, sample.target[:, 0].numpy(), color=TRUTH, label="truth")
+    left.plot(x, middle, "--", color=PREDICTION, label="prediction")
+    left.set(xlabel="place on the circle", ylabel="final velocity", title="The worst of 20 samples")
+    left.legend(fontsize=8)
+    right.plot([0.45, 1], [0.45, 1], color="grey", linewidth=1, label="as asked")
+    for task, parts in results.items():
+        if "bands" not in parts:
+            continue
+        found = parts["bands"]["found"]["learned"]["as trained"]["inside at all points"]
+        right.plot([float(c) for c in found], list(found.values()), "o", label=task)
+    right.set(
+        xlabel="coverage asked for",
+        ylabel="samples inside at all points",
+        title="On 200 fresh samples",
+    )
+    right.legend(fontsize=8)
+    return figure
+
+
+def unlike(results: dict) -> Figure:
+    """How often samples of other distributions are flagged, over how much larger the error is."""
+    figure = Figure(figsize=(8, 3.8), layout="constrained")
+    axis = figure.subplots()
+    for task, parts in results.items():
+        if "unlike" not in parts:
+            continue
+        found = parts["unlike"]["found"]
+        others = {name: each for name, each in found.items() if isinstance(each, dict)}
+        growth = [each["error"] / found["error as trained"] for each in others.values()]
+        area = [each["area under the ROC curve"] for each in others.values()]
+        axis.plot(growth, area, "o", label=task)
+    axis.axhline(0.5, color="grey", linewidth=1)
+    axis.axvline(1.0, color="grey", linewidth=1)
+    axis.set(
+        xscale="log",
+        xlabel="error on the other distribution, over that as trained",
+        ylabel="area under the ROC curve",
+        title="Each point is another distribution of inputs",
+    )
+    axis.legend(fontsize=8)
+    return figure
+
+
+def breakeven(results: dict) -> Figure:
+    """Error over CPU time: the solver on its meshes, and the surrogate."""
+    shown = {t: p["breakeven"]["found"] for t, p in results.items() if "breakeven" in p}
+    columns = min(4, len(shown))
+    rows = -(-len(shown) // columns)
+    figure = Figure(figsize=(10.8, 2.7 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes[len(shown) :]:
+        axis.set_axis_off()
+    for axis, (task, found) in zip(axes, shown.items(), strict=False):
+        seconds = [1e3 * rung["seconds"] for rung in found["rungs"]]
+        errors = [max(rung["error"], 1e-7) for rung in found["rungs"]]
+        axis.plot(seconds, errors, "o-", color=TRUTH, markersize=4, label="solver")
+        mine = 1e3 * found["inference_seconds"]
+        axis.plot([mine], [found["error"]], "*", color=PREDICTION, markersize=12, label="surrogate")
+        axis.set(xscale="log", yscale="log", title=task)
+        axis.grid(visible=True, alpha=0.3)
+    axes[0].legend(fontsize=8)
+    figure.supxlabel("CPU milliseconds of one", fontsize=10)
+    figure.supylabel("error", fontsize=10)
+    return figure
+
+
+def audits(paths: list[Path]) -> Figure:
+    """The curves of some audits: error over resolution and over wave numbers."""
+    titles = ("Other resolutions", "Wave numbers", "Time and memory over the points")
+    figure = Figure(figsize=(10.8, 3.2), layout="constrained")
+    for axis, title in zip(figure.subplots(1, len(titles)), titles, strict=True):
+        for path in paths:
+            document = json.loads(path.read_text())
+            check = next(each for each in document["checks"] if each["title"] == title)
+            for x, y in check["lines"].values():
+                axis.plot(x, y, "o-", markersize=4, label=document["run"])
+            if check["lines"]:
+                axis.set(xlabel=check["axes"][0], ylabel=check["axes"][1])
+        axis.set(xscale="log", yscale="log", title=title)
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend(fontsize=8)
+    return figure
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

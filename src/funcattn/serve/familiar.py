@@ -1,0 +1,164 @@
+"""Is an input like the training data? A score from what the network sees of it, layer by layer.
+
+Of the inputs, of what every block gives, and of the output, mean and deviation over the points are
+taken. The score of a sample is the larger of two distances, each over what 95 % of the validation
+samples stay below: Mahalanobis' distance from the mean of the training samples, and the distance to
+the nearest of them in the same metric. Above 1 it is unlike the training data.
+
+Axes: b sample, m training sample, f feature of a layer, k feature of all layers.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from funcattn.data import Batch
+from funcattn.training.run import Run
+from funcattn.training.setup import RunError
+
+FILE = "familiar.safetensors"
+Pooled = Mapping[str, Tensor]
+"""Tensors by layer: (b f), unless something else is said."""
+
+
+class Score(NamedTuple):
+    """How unlike the training data a sample is: both over the limits of validation."""
+
+    distance: float
+    nearest: float
+
+    @property
+    def worst(self) -> float:
+        """Above 1 where the sample is unlike the training data."""
+        return max(self.distance, self.nearest)
+
+
+@contextmanager
+def watched(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Within this context, keep the first output of every block of a network, by its name."""
+    seen: dict[str, Tensor] = {}
+
+    def hook(name: str) -> Any:
+        def keep(module: nn.Module, given: Any, out: Any) -> None:  # noqa: ARG001
+            if isinstance(out, Tensor) and out.ndim == 3:
+                seen.setdefault(name, out.detach())
+
+        return keep
+
+    handles = [
+        block.register_forward_hook(hook(f"{name}.{place}"))
+        for name, blocks in network.named_modules()
+        if isinstance(blocks, nn.ModuleList)
+        for place, block in enumerate(blocks)
+    ]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def pooled(batch: Batch, seen: Mapping[str, Tensor], prediction: Tensor) -> Pooled:
+    """Mean and deviation over the points of all that was seen of a batch."""
+    points = batch.positions.shape[1]
+    given = batch.positions if batch.values is None else batch.values
+    fields = {"input": given, **seen, "output": prediction.flatten(2)}
+    mask = batch.mask if batch.mask is not None else torch.ones(batch.positions.shape[:2])
+    share = (mask / mask.sum(1, keepdim=True)).unsqueeze(-1)
+    found = {}
+    for name, values in fields.items():
+        if values.shape[1] != points or len(values) != len(batch):
+            continue  # coefficients, or channels first
+        values = values.float().nan_to_num()
+        mean = (share * values).sum(1)
+        spread = (share * (values - mean.unsqueeze(1)).square()).sum(1).sqrt()
+        found[name] = torch.cat([mean, spread], dim=1).cpu()
+    return found
+
+
+@dataclass(frozen=True)
+class Familiarity:
+    """What the training samples look like to a network."""
+
+    means: Pooled
+    """By layer, (f)."""
+    whitenings: Pooled
+    """By layer, (f f)."""
+    seen: Float[Tensor, "m k"]
+    """The training samples, in the metric."""
+    limits: Float[Tensor, " 2"]
+    held: int
+    """Validation samples that the limits are from."""
+
+    def in_words(self, score: float) -> str:
+        """For a warning."""
+        share = "95 % of" if self.held >= 19 else "all of"
+        return (
+            f"unlike the training data, with a score of {score:.3g}, where {share} {self.held} "
+            "validation samples are below 1; the prediction may be far off, and its band too narrow"
+        )
+
+    def placed(self, found: Pooled) -> Float[Tensor, "b k"]:
+        """Samples in the metric in which the training samples have mean 0 and size 1."""
+        parts = [
+            (found[name].double() - mean) @ self.whitenings[name]
+            for name, mean in self.means.items()
+        ]
+        return torch.cat([part / (part.shape[1] * len(parts)) ** 0.5 for part in parts], dim=1)
+
+    def distances(self, found: Pooled) -> Float[Tensor, "b 2"]:
+        """From the mean of the training samples, and from the nearest of them."""
+        places = self.placed(found)
+        nearest = torch.cdist(places, self.seen).amin(1)
+        return torch.stack([places.norm(dim=1), nearest], dim=1)
+
+    def scores(self, found: Pooled) -> list[Score]:
+        """Of each sample of a batch."""
+        return [Score(*row) for row in (self.distances(found) / self.limits).tolist()]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For a file."""
+        return {
+            "seen": self.seen.contiguous(),
+            "limits": self.limits,
+            "held": torch.tensor(self.held),
+            **{f"mean/{name}": tensor.contiguous() for name, tensor in self.means.items()},
+            **{
+                f"whitening/{name}": tensor.contiguous() for name, tensor in self.whitenings.items()
+            },
+        }
+
+
+def read_familiarity(run: Run) -> Familiarity | None:
+    """What the run keeps of its training samples; None where it was not calibrated."""
+    if not (run.folder / FILE).exists():
+        return None
+    try:
+        tensors = load_file(run.file(FILE))
+        parts = {
+            kind: {
+                name.removeprefix(f"{kind}/"): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(f"{kind}/")
+            }
+            for kind in ("mean", "whitening")
+        }
+        return Familiarity(
+            parts["mean"],
+            parts["whitening"],
+            tensors["seen"],
+            tensors["limits"],
+            int(tensors["held"]),
+        )
+    except (SafetensorError, KeyError) as error:
+        raise RunError(
+            f"{run.folder / FILE}: expected what calibration wrote, got {error}; calibrate again: "
+            f"funcattn calibrate {run.folder}"
+        ) from error

@@ -1,0 +1,85 @@
+"""Learning what the training samples of a run look like; see `funcattn.serve.familiar`."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from funcattn.data import Sample, collate
+from funcattn.serve.familiar import FILE, Familiarity, Pooled, Score, pooled, watched
+from funcattn.training.signed import signed_file
+from funcattn.trust.subject import Subject
+
+MOST = 300
+"""Training samples that are looked at, evenly spread."""
+SHRINKAGE = 0.1
+"""Of the covariance towards its mean variance: there are more features than one can estimate."""
+SHARE = 0.95
+"""Of the validation samples are below the limit."""
+
+
+@torch.no_grad()
+def looked_at(subject: Subject, samples: Sequence[Sample]) -> Pooled:
+    """What the first network sees of samples, (m f) by layer."""
+    rows: list[Pooled] = []
+    network = subject.run.network
+    for sample in samples:
+        batch = collate([sample]).to("cpu", network.position_range.dtype)
+        with watched(network) as seen:
+            prediction = subject.task.predict(network, batch)
+        rows.append(pooled(batch, seen, prediction))
+    return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
+
+
+def learn_familiarity(subject: Subject) -> Familiarity:
+    """From the training samples, with limits from validation; kept with the run."""
+    train, validation = subject.splits.train, subject.splits.validation
+    chosen = torch.linspace(0, len(train) - 1, min(MOST, len(train))).round().int().tolist()
+    found = looked_at(subject, [train[i] for i in chosen])
+    means, whitenings = {}, {}
+    for name, features in found.items():
+        features = features.double()
+        means[name] = features.mean(0)
+        whitenings[name] = _whitening(features - means[name])
+    count = min(MOST, len(validation))
+    made = Familiarity(means, whitenings, torch.zeros(1, 1), torch.ones(2), count)
+    made = replace(made, seen=made.placed(found))
+    held = looked_at(subject, [validation[i] for i in range(count)])
+    made = replace(made, limits=torch.stack([_limit(each) for each in made.distances(held).T]))
+    with signed_file(subject.run.folder / FILE) as aside:
+        save_file(made.tensors(), aside)
+    return made
+
+
+def familiarity_of(subject: Subject, known: Familiarity, samples: Sequence[Sample]) -> list[Score]:
+    """The scores of samples."""
+    return known.scores(looked_at(subject, samples))
+
+
+def area_under_curve(inside: Sequence[float], outside: Sequence[float]) -> float:
+    """The probability that a score from outside is above one from inside; ties count a half.
+
+    >>> area_under_curve([1.0, 2.0], [2.0, 3.0])
+    0.875
+    """
+    a, b = torch.tensor(inside).double(), torch.tensor(outside).double()
+    above = (b[:, None] > a).double() + 0.5 * (b[:, None] == a).double()
+    return float(above.mean())
+
+
+def _whitening(centred: Tensor) -> Tensor:
+    """(f f): brings features to unit covariance, which is shrunk towards the mean variance."""
+    covariance = centred.T @ centred / len(centred)
+    size = covariance.diagonal().mean().clamp(min=1e-300)
+    shrunk = (1 - SHRINKAGE) * covariance + SHRINKAGE * size * torch.eye(len(covariance)).double()
+    values, vectors = torch.linalg.eigh(shrunk)
+    return vectors * values.rsqrt()
+
+
+def _limit(column: Tensor) -> Tensor:
+    """The conformal quantile, or the largest where there are too few samples for it."""
+    rank = min(math.ceil((len(column) + 1) * SHARE), len(column))
+    return column.sort().values[rank - 1].clamp(min=1e-300)

@@ -1,0 +1,112 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from funcattn.data import Sample
+from funcattn.trust.breakeven import BreakEven, breakeven
+from funcattn.trust.ladders import LADDERS, Rung, _moved, climb
+
+
+def rung(error: float, seconds: float) -> Rung:
+    return Rung({"nodes": 1}, error, seconds)
+
+
+@pytest.fixture
+def found() -> BreakEven:
+    return BreakEven(
+        task="darcy",
+        model="funcattn",
+        samples=1,
+        error=0.05,
+        data_seconds=100.0,
+        training_seconds=50.0,
+        training_note="as given",
+        inference_seconds=0.01,
+        rungs=[rung(0.2, 0.001), rung(0.04, 0.04), rung(0.045, 0.05), rung(0.001, 1.0)],
+        reference_seconds=1.0,
+    )
+
+
+def test_the_cheapest_mesh_with_the_same_error_is_the_baseline(found):
+    assert found.equal == rung(0.04, 0.04)
+    assert found.speed_up == pytest.approx(4)
+    assert found.weak_speed_up == pytest.approx(100)
+    assert found.predictions == pytest.approx(150 / 0.03)
+    assert "pays after 5,000 predictions" in found.in_words()
+
+
+def test_a_slower_surrogate_never_pays(found):
+    slow = replace(found, inference_seconds=0.05)
+    assert math.isinf(slow.predictions)
+    assert "never pays" in slow.in_words()
+
+
+def test_where_no_mesh_is_as_accurate_the_data_s_counts(found):
+    better = replace(found, error=1e-4)
+    assert better.equal is None
+    assert better.solver_seconds == 1.0
+
+
+@pytest.mark.parametrize("name", ["darcy", "burgers", "elasticity"])
+def test_finer_meshes_come_nearer_to_the_sample(name, untrained, monkeypatch):
+    """The last rung is the mesh of the data, with the same draws: its error is that of float32."""
+    subject = untrained(name)
+    recipe = subject.task.recipe()
+    last = {
+        "darcy": {"nodes": 17, "keep": 1},
+        "burgers": {"points": 128},
+        "elasticity": {},
+    }[name]
+    coarse = {
+        "darcy": {"nodes": 9, "keep": 1},
+        "burgers": {"points": 16},
+        "elasticity": {"around": 12, "radial": 1},
+    }[name]
+    monkeypatch.setitem(LADDERS, name, [coarse, last])
+    assert recipe.parameters is not None
+    data = subject.task.data
+    first = data.train + data.validation
+    samples = [subject.splits.test[i] for i in range(2)]
+    rungs = list(climb(subject, samples, range(first, first + 2)))
+    assert rungs[-1].error < 1e-5 < rungs[0].error < 1
+    assert all(each.seconds > 0 for each in rungs)
+
+
+def test_other_draws_are_seen(untrained, monkeypatch):
+    """At other places of the set are other samples: nothing is compared with itself."""
+    subject = untrained("darcy")
+    monkeypatch.setitem(LADDERS, "darcy", [{"nodes": 17, "keep": 1}])
+    samples = [subject.splits.test[0]]
+    assert next(iter(climb(subject, samples, [0]))).error > 0.05
+
+
+def test_smooth_fields_are_interpolated_well():
+    def on(n: int) -> Sample:
+        x = torch.linspace(0, 1, n)
+        field = torch.sin(2 * x)[:, None] * torch.cos(x)[None]
+        places = torch.stack(torch.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
+        return Sample(places, None, field.reshape(-1, 1), grid=(n, n))
+
+    found = _moved(on(9), on(23), periodic=False)
+    truth = on(23).target
+    lost = {kind: float((field - truth).abs().max()) for kind, field in found.items()}
+    assert lost["linear"] < 1e-2
+    assert lost["cubic"] < lost["linear"] / 10
+    wave = torch.sin(2 * np.pi * torch.arange(16) / 16)[:, None]
+    coarse = Sample(torch.zeros(16, 1), None, wave, grid=(16,))
+    fine = Sample(torch.zeros(40, 1), None, torch.zeros(40, 1), grid=(40,))
+    exact = torch.sin(2 * np.pi * torch.arange(40) / 40)[:, None]
+    spectral = _moved(coarse, fine, periodic=True)["fourier"]
+    torch.testing.assert_close(spectral.float(), exact, atol=1e-5, rtol=0)
+
+
+def test_data_from_elsewhere_are_refused(untrained):
+    subject = untrained("darcy")
+    task = subject.task
+    elsewhere = replace(task.data, path="a.mat")
+    task.data = elsewhere
+    with pytest.raises(ValueError, match="a solver of ours made"):
+        breakeven(subject)
