@@ -2,8 +2,8 @@
 """# The layer in a network of your own
 
 `FunctionalAttention` is a PyTorch layer: (batch, points, width) in, the same shape out. Here it
-sits in a network of a few lines that learns an integral operator from scattered points: u(x) is the mean
-over y of exp(-|x - y|² / 0.08) f(y). Without the layer, the same network sees each point alone.
+sits in a network of a few lines that learns an integral operator from scattered points: u(x) is the
+mean over y of exp(-|x - y|² / 0.08) f(y). Without the layer, the network sees each point alone.
 """
 
 # %%

@@ -49,11 +49,11 @@ def attended(
     """What comes out at the places, (n,), and the map (g, g)."""
     functions = basis(x, **basis_)[None, None]
     q, k, v = (part[None, None] for part in (waves(x - SHIFT), waves(x), value(x)))
-    out, C = functional_attention(
+    out, found = functional_attention(
         q, k, v, functions, functions, ridge=ridge, return_map=True,
         weights=None if weights is None else weights[None],
     )  # fmt: skip
-    return out[0, 0, :, 0], C[0, 0]
+    return out[0, 0, :, 0], found[0, 0]
 
 
 def places(n: int = 128) -> torch.Tensor:
@@ -70,7 +70,7 @@ def in_four_steps() -> Figure:
     """Fields and bases, coefficients, the map, the output."""
     x = places()
     functions = basis(x)
-    out, C = attended(x)
+    out, found = attended(x)
     averages = functions.T @ value(x) / functions.sum(0)[:, None]
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     axes = figure.subplots(2, 2)
@@ -83,8 +83,8 @@ def in_four_steps() -> Figure:
         centres, averages[:, 0], 0.05, color=BLUE, alpha=0.5, label="its 16 coefficients"
     )
     axes[0, 1].set_title("2. project: the mean under each function")
-    most = float(C.abs().max())
-    axes[1, 0].imshow(C, cmap="coolwarm", vmin=-most, vmax=most, aspect="equal")
+    most = float(found.abs().max())
+    axes[1, 0].imshow(found, cmap="coolwarm", vmin=-most, vmax=most, aspect="equal")
     axes[1, 0].set_title("3. solve: the map from keys to queries, here a shift")
     axes[1, 1].plot(x, value(x), color="grey", label="the value")
     axes[1, 1].plot(x, value(x - SHIFT), "k--", label="the value, moved by a fifth")

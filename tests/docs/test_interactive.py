@@ -53,8 +53,8 @@ def by_the_operator(x: torch.Tensor, temperature: float, bases: int, ridge: floa
     basis = (scores / temperature).softmax(-1)[None, None]
     value = (bump(0.3, 0.05) - 0.6 * bump(0.65, 0.15))[:, None]
     fields = (part[None, None] for part in (waves(x - 0.2), waves(x), value))
-    out, C = functional_attention(*fields, basis, basis, ridge=ridge, return_map=True)
-    return basis[0, 0], C[0, 0], out[0, 0, :, 0]
+    out, found = functional_attention(*fields, basis, basis, ridge=ridge, return_map=True)
+    return basis[0, 0], found[0, 0], out[0, 0, :, 0]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_the_numbers_are_those_of_the_operator(
     asked = {"temperature": temperature, "bases": bases, "ridge": ridge}
     seen = page.evaluate("asked => window.functionalAttention.compute(asked)", asked)
     got = {name: torch.tensor(seen[name], dtype=torch.float64) for name in ("x", "basis", "map")}
-    basis, C, out = by_the_operator(got["x"], temperature, bases, ridge)
+    basis, found, out = by_the_operator(got["x"], temperature, bases, ridge)
     torch.testing.assert_close(got["basis"], basis, rtol=0, atol=1e-12)
-    torch.testing.assert_close(got["map"], C, rtol=0, atol=1e-8)
+    torch.testing.assert_close(got["map"], found, rtol=0, atol=1e-8)
     output = torch.tensor(seen["output"], dtype=torch.float64)
     torch.testing.assert_close(output, out, rtol=0, atol=1e-8)
 
