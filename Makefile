@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One thread per process: two threads that compete for a busy core are far slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo bench models results test test-full lint format clean
+.PHONY: help setup demo bench models results docs test test-full lint format clean
 
 help:
 	@echo "make setup      build .venv with the exact versions of constraints.txt"
@@ -12,6 +12,7 @@ help:
 	@echo "make bench      speed and memory beside other attentions, fills docs/speed.md (hours)"
 	@echo "make models     train the small runs in models/ (half an hour)"
 	@echo "make results    docs/results.md from results/experiments; RUN='table1 --seeds 3' runs more"
+	@echo "make docs       the site of the documentation, in site/"
 	@echo "make test       lint, types, import law and tests"
 	@echo "make test-full  make test, and the checks that take minutes"
 	@echo "make format     rewrite the code in the project's format"
@@ -43,6 +44,11 @@ results: setup
 	$(BIN)/funcattn reproduce $(RUN) --results results/experiments --page docs/results.md \
 		--bench results/bench.json
 
+# `make test` builds it too, and looks for dead links and for what it would fetch from elsewhere.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html"
+
 lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -60,4 +66,4 @@ format: setup
 	$(BIN)/ruff format
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache

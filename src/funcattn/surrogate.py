@@ -24,9 +24,12 @@ from funcattn.data import Store
 from funcattn.data.cases import Case
 from funcattn.errors import FuncattnError
 from funcattn.fitting.fitted import MESH, FittedSurrogate, OutsideTrainingWarning, Owner
+from funcattn.fitting.hub import fetched, is_address, push
 from funcattn.fitting.kinds import Handed, handed
+from funcattn.fitting.notebook import bar_in_notebook
 from funcattn.fitting.packing import temporary_folder, unpack
 from funcattn.fitting.sizing import sized
+from funcattn.markup import table
 from funcattn.models import NormalisedNetwork
 from funcattn.settings import RunSettings
 from funcattn.tasks.base import Splits
@@ -161,6 +164,21 @@ class Surrogate(FittedSurrogate):
             return text
         return f"{text}\n{self.summary()}"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what is learned from what, and the errors beside yardsticks."""
+        if "_run" not in vars(self):
+            return table(repr(self), {}, "not fitted yet")
+        own = self.data
+        rows: dict[str, object] = {
+            "from": ", ".join(each.name for each in own.inputs) or "the geometry",
+            "to": ", ".join(each.name for each in own.outputs),
+            "cases": f"{own.train} to train, {own.validation} to validate, {own.test} to test",
+        }
+        if self.run.finished:
+            rows["test error"] = f"{self.run.record['test']['error']:.2%}"
+            rows |= {name: f"{each['error']:.2%}" for name, each in self.comparison.items()}
+        return table("Surrogate", rows, self.verdict() if self.run.finished else "")
+
     # Fitting
 
     def fit(
@@ -247,7 +265,7 @@ class Surrogate(FittedSurrogate):
             task=task,
             prepare=self._warm_start,
             device=self.device,
-            on_step=on_step or (_shown if self.verbose else _silent),
+            on_step=on_step or bar_in_notebook() or (_shown if self.verbose else _silent),
             command=command or "funcattn.Surrogate.fit",
         )
         note = {
@@ -354,6 +372,20 @@ class Surrogate(FittedSurrogate):
         with signed_file(folder / MESH) as aside:
             np.save(aside, first.positions)
 
+    def push_to_hub(
+        self, name: str, *, private: bool = False, token: str | None = None, message: str = ""
+    ) -> str:
+        """Upload the run to the Hugging Face Hub, with a model card made from its record.
+
+        name: "user/name"; the repository is made where it is not there yet.
+        private: whether a new repository is.
+        token: of the Hub; default: that of `hf auth login`.
+        message: of the commit.
+
+        Returns the address of the commit. `funcattn.load("hf://user/name")` brings it back.
+        """
+        return push(self, name, private=private, token=token, message=message)
+
     @classmethod
     def load(
         cls, folder: str | Path, device: str = "cpu", *, accept_edited: bool = False
@@ -414,7 +446,8 @@ def load(
 ) -> "Surrogate | Predictor":
     """A trained run, from its folder or from the file of `funcattn pack`, to predict with.
 
-    run: also the name of a run that comes with the package, such as "darcy".
+    run: also the name of a run that comes with the package, such as "darcy", or one on the Hugging
+    Face Hub, "hf://user/name" or "hf://user/name@REVISION".
 
     A run on own data is a `Surrogate`, a benchmark's a `funcattn.serve.Predictor`.
 
@@ -423,6 +456,11 @@ def load(
     """
     from funcattn.serve import load as load_benchmark
 
+    if isinstance(run, str) and is_address(run):
+        folder = fetched(run)
+        if not accept_edited:
+            check_list(folder)
+        return Surrogate.load(folder, device, accept_edited=accept_edited)
     if not isinstance(run, Run):
         path = run_folder(run)
         if path.suffix == ".zip":

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from funcattn.arrays import Array
 from funcattn.data import Batch, trapezoid_weights
+from funcattn.markup import table
 from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
 from funcattn.ops.linalg import NotPositiveError
@@ -42,6 +43,22 @@ class Predictor:
         if run is not None:
             where = surrogate.position_range.device
             self.networks += [member.network.to(where).eval() for member in run.members]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what goes in, what comes out, and by which network."""
+
+        def named(fields: Sequence[Any]) -> str:
+            return ", ".join(f"{f.name} [{f.unit}]" if f.unit else f.name for f in fields)
+
+        problem = self.task.problem
+        rows = {
+            "task": self.task.title,
+            "inputs": named(problem.inputs) or "the geometry",
+            "outputs": named(problem.outputs),
+            "network": self.task.settings.model,
+            "parameters": f"{sum(p.numel() for p in self.surrogate.network.parameters()):,}",
+        }
+        return table("Predictor", rows)
 
     def predict(
         self,

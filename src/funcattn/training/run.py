@@ -31,6 +31,7 @@ from funcattn.data import Sample, Store
 from funcattn.documents import DocumentError, parse_json
 from funcattn.files import write_text
 from funcattn.lazy import LazyModule
+from funcattn.markup import table
 from funcattn.models import NormalisedNetwork
 from funcattn.processes import end_with_parent, rank
 from funcattn.provenance import cpu_seconds, facts
@@ -89,6 +90,18 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the task, the network, and what came out."""
+        settings = self.settings
+        rows: dict[str, object] = {"task": settings.task, "network": settings.model}
+        rows["seed"] = settings.seed
+        if not self.finished:
+            return table(repr(self), rows | {"epochs": f"{self.state.epoch}, not finished"})
+        record = self.record
+        rows |= {"best epoch": record["best_epoch"], "validation": f"{record['validation']:.4g}"}
+        rows |= {f"test, {name}": f"{value:.4g}" for name, value in record["test"].items()}
+        return table(repr(self), rows, str(record["test_note"]))
 
     def file(self, name: str) -> Path:
         """A file of the run that is there, after comparing it with its checksum."""

@@ -31,6 +31,7 @@ from funcattn.viz.style import (
     Labels,
     Look,
     Reals,
+    ShownFigure,
     colour_ends,
     short_numbers,
     value_range,
@@ -155,7 +156,7 @@ def line_cases(cases: Sequence[LineCase]) -> Figure:
     """Columns of curves: inputs if there are any, truth with prediction, and the error."""
     with_inputs = any(case.inputs is not None for case in cases)
     heights = [1.0] * with_inputs + [2.0, 1.0]
-    figure = Figure(
+    figure = ShownFigure(
         figsize=(PAGE_WIDTH / 3 * len(cases), 1.3 * sum(heights) + 0.8), layout="constrained"
     )
     axes = figure.subplots(
@@ -279,7 +280,7 @@ def _axes(
     width = min(most, (PAGE_WIDTH - beside) / columns - gap, max(0.56 * most, 1.25 * most / ratio))
     heights = [width * max(place.ratio for place in line) + title for line in lines]
     size = ((width + gap) * columns + beside, sum(heights) + 0.2)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = ShownFigure(figsize=size, layout="constrained")
     spec = figure.add_gridspec(len(lines), columns, height_ratios=heights)
     axes = [
         [

@@ -17,6 +17,7 @@ from funcattn.viz.style import (
     TRUTH,
     Reals,
     Series,
+    ShownFigure,
     short_numbers,
     value_range,
 )
@@ -37,7 +38,9 @@ def charts(panels: Sequence[Chart]) -> Figure:
     """Charts over the epochs, up to three side by side."""
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(max(6.0, PAGE_WIDTH * columns / 3), 2.9 * rows), layout="constrained")
+    figure = ShownFigure(
+        figsize=(max(6.0, PAGE_WIDTH * columns / 3), 2.9 * rows), layout="constrained"
+    )
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
@@ -69,7 +72,7 @@ def charts(panels: Sequence[Chart]) -> Figure:
 
 def layer_curves(layers: Mapping[str, Series], *, y_label: str) -> Figure:
     """One curve a layer over the epochs on a logarithmic axis, coloured by depth."""
-    figure = Figure(figsize=(8.5, 3.6), layout="constrained")
+    figure = ShownFigure(figsize=(8.5, 3.6), layout="constrained")
     axis = figure.subplots()
     shades = colormaps["viridis"](np.linspace(0.0, 0.88, len(layers)))
     axis.set_yscale("log")
@@ -105,7 +108,7 @@ def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure
 
 def histogram(values: Sequence[float], *, x_label: str) -> Figure:
     """How often which value came, with mean and median; what is not finite is left out."""
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    figure = ShownFigure(figsize=(7, 3.2), layout="constrained")
     axis = figure.subplots()
     kept = np.asarray(values, dtype=np.float64)
     kept = kept[np.isfinite(kept)]

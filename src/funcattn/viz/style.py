@@ -1,5 +1,6 @@
 """Types, colours and sizes that all pictures share."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
 
 Reals = npt.NDArray[np.floating]
 Labels = npt.NDArray[np.integer]
@@ -18,6 +20,16 @@ PAGE_WIDTH = 10.8
 """Inches of a figure that is as wide as the page; wider ones would shrink their letters."""
 TRUTH, PREDICTION, OBSERVED = "#1b1f24", "#d1660a", "#2463b0"
 RIGHT, WRONG = "#c4c9cf", "#c8102e"
+
+
+class ShownFigure(Figure):
+    """A figure that a notebook shows where it is the last line of a cell."""
+
+    def _repr_png_(self) -> bytes:
+        """The picture."""
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+        return buffer.getvalue()
 
 
 @dataclass(frozen=True)
