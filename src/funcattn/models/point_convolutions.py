@@ -34,6 +34,8 @@ _DEGREE = 3
 """Largest degree of the spherical harmonics, as published."""
 _RADII = 2
 """Radial functions of SPHNet, as published."""
+_MOST_GAUSSIANS = 2**22
+"""Of PCNN, held in memory at once."""
 _LEAST = 1e-4
 """Under the roots of SPHNet, as published."""
 
@@ -162,25 +164,33 @@ class GaussianConvolution(Convolution):
     def forward(
         self, z: Float[Tensor, "v c"], geometry: list[tuple[Tensor, float]]
     ) -> Float[Tensor, "v e"]:
-        """Each sample by itself; Gaussians are made again for the gradient."""
-        steps = torch.cartesian_prod(*(torch.arange(-1.0, 2.0) for _ in range(self.space)))
-        steps = steps.view(-1, self.space).to(z.device, z.dtype)
+        """Each sample by itself; in parts, whose Gaussians are made again for the gradient."""
         rows = []
-        counts = [len(x) for x, _ in geometry]
-        for part, (x, sigma) in zip(z.split(counts), geometry, strict=True):
+        for part, (x, sigma) in zip(z.split([len(x) for x, _ in geometry]), geometry, strict=True):
             with torch.no_grad():
                 mass = gaussians(x, x, sigma).sum(-1, keepdim=True)
-            w, out = part / mass, part.new_zeros(len(part), self.weight.shape[1])
-            for step, weight in zip(2 * sigma * steps, self.weight, strict=True):
-                out = out + checkpoint(
-                    _shifted, x, step, math.sqrt(2) * sigma, w @ weight.T, use_reentrant=False
-                )
-            rows.append(out)
+            carried = torch.einsum("uc,tec->ute", part / mass, self.weight)
+            some = x.split(max(1, _MOST_GAUSSIANS // (len(x) * 3**self.space)))
+            if len(some) == 1:
+                rows.append(_convolved(x, x, sigma, carried))
+                continue
+            rows += [
+                checkpoint(_convolved, targets, x, sigma, carried, use_reentrant=False)
+                for targets in some
+            ]
         return torch.cat(rows)
 
 
-def _shifted(x: Tensor, step: Tensor, sigma: float, w: Tensor) -> Tensor:
-    return gaussians(x - step, x, sigma) @ w
+def _convolved(
+    x: Float[Tensor, "v s"], y: Float[Tensor, "u s"], sigma: float, carried: Float[Tensor, "u t e"]
+) -> Float[Tensor, "v e"]:
+    """The sum over all translations: each Gaussian is a product over the axes."""
+    steps = 2 * sigma * torch.arange(-1, 2, device=x.device, dtype=x.dtype)
+    away = (x.unsqueeze(1) - y).unsqueeze(-1) - steps  # (v, u, s, 3)
+    first, *others = (-away.square() / (4 * sigma**2)).exp().unbind(2)
+    for factor in others:
+        first = (first.unsqueeze(-1) * factor.unsqueeze(-2)).flatten(2)  # (v, u, 3^axes)
+    return first.flatten(1) @ carried.flatten(0, 1)
 
 
 def width_of(x: Float[Tensor, "n s"]) -> float:
