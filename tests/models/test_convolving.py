@@ -5,16 +5,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from funcattn.models import point_convolutions
+from funcattn.models import pcnn
 from funcattn.models.clouds import Cloud
-from funcattn.models.point_convolutions import (
-    PCNN,
-    GaussianConvolution,
-    HarmonicConvolution,
-    SPHNet,
-    harmonics,
-    pooled,
-)
+from funcattn.models.convolving import pooled
+from funcattn.models.pcnn import PCNN, GaussianConvolution
+from funcattn.models.sphnet import HarmonicConvolution, SPHNet, harmonics
 from funcattn.tasks.rna import random_rotation
 
 
@@ -51,7 +46,7 @@ def test_pcnn_convolves_the_extended_field_with_sums_of_gaussians(
 ) -> None:
     """In value and every gradient."""
     if not whole:
-        monkeypatch.setattr(point_convolutions, "_MOST_GAUSSIANS", 4 * 9 * 3**space)
+        monkeypatch.setattr(pcnn, "_MOST_GAUSSIANS", 4 * 9 * 3**space)
     torch.manual_seed(0)
     layer, x, z = GaussianConvolution(space, 2, 3).double(), uniform(9, space), uniform(9, 2)
     z.requires_grad_()
