@@ -5,15 +5,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from funcattn.models import pcnn
 from funcattn.models.clouds import Cloud
-from funcattn.models.point_convolutions import (
-    PCNN,
-    GaussianConvolution,
-    HarmonicConvolution,
-    SPHNet,
-    harmonics,
-    pooled,
-)
+from funcattn.models.convolving import pooled
+from funcattn.models.pcnn import PCNN, GaussianConvolution
+from funcattn.models.sphnet import HarmonicConvolution, SPHNet, harmonics
 from funcattn.tasks.rna import random_rotation
 
 
@@ -43,9 +39,14 @@ def test_pooling_takes_the_largest_of_the_points_of_a_centre() -> None:
     assert pooled(z, cloud, centres)[:, 0].tolist() == [-1, 5, -7]
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["at once", "in parts"])
 @pytest.mark.parametrize("space", [1, 2, 3])
-def test_pcnn_convolves_the_extended_field_with_sums_of_gaussians(space: int, uniform: Any) -> None:
-    """Both integrals of products of Gaussians, and of every gradient."""
+def test_pcnn_convolves_the_extended_field_with_sums_of_gaussians(
+    space: int, whole: bool, uniform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In value and every gradient."""
+    if not whole:
+        monkeypatch.setattr(pcnn, "_MOST_GAUSSIANS", 4 * 9 * 3**space)
     torch.manual_seed(0)
     layer, x, z = GaussianConvolution(space, 2, 3).double(), uniform(9, space), uniform(9, 2)
     z.requires_grad_()
