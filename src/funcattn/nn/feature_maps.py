@@ -15,13 +15,14 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn.linear import Linear
 from funcattn.nn.points import Points, per_dimension
+from funcattn.ops.native import products
 
 FeatureMap = Callable[[int, int], nn.Module]
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_MOST_TAPS = {False: 8, True: 1}
+_MOST_TAPS = 8
 """How many times the taps of a stencil a convolution may have that takes its place between grid
-points, for stencils with one channel and for those that mix all of them, where a tap is a product.
+points, where each channel has a stencil of its own. Where a tap mixes all channels, it is dearer.
 """
 
 
@@ -134,7 +135,7 @@ def stencil(
     reached = [math.ceil(step) for step in steps]
     taps = math.prod(2 * points + 1 for points in reached)
     fits = all(points < n for points, n in zip(reached, u.shape[1:-1], strict=True))
-    if fits and taps <= _MOST_TAPS[weight.shape[1] > 1] * 3 ** len(steps):
+    if weight.shape[1] == 1 and fits and taps <= _MOST_TAPS * 3 ** len(steps):
         taken = interpolating(weight, steps)
         ones = [1] * len(steps)
         return stencil_on_points(u, taken, bias, steps=ones, periodic=periodic, reached=reached)
@@ -151,7 +152,8 @@ def stencil_between_points(
         shifted = u
         for axis, (o, step) in enumerate(zip(offset, steps, strict=True), start=1):
             shifted = _shifted_by(shifted, o * step, axis, periodic=periodic)
-        out = out + (shifted @ tap.T if tap.shape[1] == u.shape[-1] else shifted * tap[:, 0])
+        mixes = tap.shape[1] == u.shape[-1]
+        out = out + (products.linear(shifted, tap) if mixes else shifted * tap[:, 0])
     return out
 
 

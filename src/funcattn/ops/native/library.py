@@ -11,8 +11,6 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-import platformdirs
-
 from funcattn.files import whole_file
 
 SWITCH = "FUNCATTN_NATIVE"
@@ -36,7 +34,7 @@ def _found() -> Library | str:
         return f"it is switched off by {SWITCH}=0"
     try:
         return ctypes.CDLL(str(compiled(cache_folder())))
-    except (NotCompiledError, OSError) as error:
+    except (NotCompiledError, OSError, RuntimeError) as error:
         return str(error)
 
 
@@ -54,8 +52,13 @@ def why_not() -> str | None:
 
 def cache_folder() -> Path:
     """Where compiled files are kept."""
-    given = os.environ.get("FUNCATTN_CACHE")
-    return (Path(given) if given else platformdirs.user_cache_path("funcattn")) / "native"
+    if given := os.environ.get("FUNCATTN_CACHE"):
+        return Path(given) / "native"
+    try:
+        import platformdirs
+    except ImportError:  # a run can be loaded and asked without
+        return Path.home() / ".cache" / "funcattn" / "native"
+    return platformdirs.user_cache_path("funcattn") / "native"
 
 
 def compiled(folder: Path) -> Path:

@@ -24,6 +24,29 @@ typedef ptrdiff_t size;
 INLINE vector load(const float *from) { return *(const vector *)from; }
 INLINE void store(float *to, vector value) { *(vector *)to = value; }
 
+/* The first `count` of LANES values, the rest as said. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+INLINE vector load_some(const float *from, size count, float rest) {
+    return (vector)_mm512_mask_loadu_ps(_mm512_set1_ps(rest), (__mmask16)((1u << count) - 1), from);
+}
+INLINE void store_some(float *to, vector value, size count) {
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)value);
+}
+#else
+INLINE vector load_some(const float *from, size count, float rest) {
+    float values[LANES];
+    for (int i = 0; i < LANES; i++) values[i] = rest;
+    memcpy(values, from, count * sizeof(float));
+    return load(values);
+}
+INLINE void store_some(float *to, vector value, size count) {
+    float values[LANES];
+    store(values, value);
+    memcpy(to, values, count * sizeof(float));
+}
+#endif
+
 typedef struct {
     const float *at;
     size row, column;
@@ -107,6 +130,21 @@ static void pack(const float *b, size row, size depth, size width, float *to) {
     }
 }
 
+/* Columns that do not fill a vector: B is copied into whole vectors, and C goes through a tile beside it. */
+static void last_columns(size rows, size width, size depth, strided a, const float *b, size b_row, float *c, size c_row,
+                         int add, float *packed) {
+    float beside[ROWS * LANES] __attribute__((aligned(64))) = {0};
+    for (size k = 0; k < depth; k++) store(packed + k * LANES, load_some(b + k * b_row, width, 0));
+    for (size i = 0; i < rows; i += ROWS) {
+        const int some = rows - i < ROWS ? (int)(rows - i) : ROWS;
+        float *const to = c + i * c_row;
+        if (add)
+            for (int r = 0; r < some; r++) store(beside + r * LANES, load_some(to + r * c_row, width, 0));
+        columns(1, some, depth, (strided){a.at + i * a.row, a.row, a.column}, packed, LANES, beside, LANES, add);
+        for (int r = 0; r < some; r++) store_some(to + r * c_row, load(beside + r * LANES), width);
+    }
+}
+
 static void product(size rows, size width, size depth, strided a, right b, float *c, size c_row, int add) {
     float here_packed[DEPTH * TILE] __attribute__((aligned(64)));
     const size whole = width - width % LANES;
@@ -126,12 +164,8 @@ static void product(size rows, size width, size depth, strided a, right b, float
             }
             columns((int)(wide / LANES), rows, deep, here, tile_of_b, tile_row, c + j, c_row, more);
         }
-        for (size i = 0; i < rows; i++)
-            for (size j = whole; j < width; j++) {
-                float sum = more ? c[i * c_row + j] : 0;
-                for (size k = 0; k < deep; k++)
-                    sum += here.at[i * here.row + k * here.column] * b.at[(from + k) * b.row + j];
-                c[i * c_row + j] = sum;
-            }
+        if (whole < width)
+            last_columns(rows, width - whole, deep, here, b.at + from * b.row + whole, b.row, c + whole, c_row, more,
+                         here_packed);
     }
 }

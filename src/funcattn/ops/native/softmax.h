@@ -4,7 +4,6 @@ typedef int whole_numbers __attribute__((vector_size(LANES * sizeof(int)), may_a
 
 /* a where it is larger, else b; so b where one of them is not a number. */
 #if defined(__AVX512F__)
-#include <immintrin.h>
 INLINE vector larger(vector a, vector b) { return (vector)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE float largest_of(vector v) { return _mm512_reduce_max_ps((__m512)v); }
 INLINE float sum_of(vector v) { return _mm512_reduce_add_ps((__m512)v); }
@@ -45,19 +44,6 @@ INLINE vector exponential(vector x) {
     vector scale;
     memcpy(&scale, &power, sizeof scale);
     return p * scale;
-}
-
-/* The first `count` of LANES values, the rest as said. */
-INLINE vector load_some(const float *from, size count, float rest) {
-    float values[LANES];
-    for (int i = 0; i < LANES; i++) values[i] = rest;
-    memcpy(values, from, count * sizeof(float));
-    return load(values);
-}
-INLINE void store_some(float *to, vector value, size count) {
-    float values[LANES];
-    store(values, value);
-    memcpy(to, values, count * sizeof(float));
 }
 
 INLINE void softmax_row(float *row, size length) {
