@@ -157,11 +157,12 @@ def test_workers_share_jobs_are_replaced_and_end_together(
         assert "cancelled" in other.get(f"/jobs/{long}/events").text
 
     def workers() -> list[psutil.Process]:
-        return [
-            child
-            for child in psutil.Process(served.process.pid).children()
-            if "spawn_main" in " ".join(child.cmdline())
-        ]
+        found = []
+        for child in psutil.Process(served.process.pid).children():
+            with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
 
     first = workers()
     assert len(first) == 2
