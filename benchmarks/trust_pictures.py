@@ -53,10 +53,14 @@ def bands(folder: Path, cache: Path, results: dict) -> Figure:
     left, right = figure.subplots(1, 2)
     x = sample.positions[:, 0].numpy()
     middle, low, high = (part[0, :, 0].numpy() for part in ends)
-    left.fill_between(x, low, high, color=PREDICTION, alpha=0.3, label="band, 90 %")
-    left.plot(x, sample.target[:, 0].numpy(), color=TRUTH, label="truth")
-    left.plot(x, middle, "--", color=PREDICTION, label="prediction")
-    left.set(xlabel="place on the circle", ylabel="final velocity", title="The worst of 20 samples")
+    left.fill_between(x, low - middle, high - middle, color=PREDICTION, alpha=0.3, label="band")
+    left.plot(x, sample.target[:, 0].numpy() - middle, color=TRUTH, label="truth")
+    left.axhline(0, linestyle="--", color=PREDICTION, label="prediction")
+    left.set(
+        xlabel="place on the circle",
+        ylabel="minus the prediction",
+        title="Final velocity of the worst of 20 samples, band at 90 %",
+    )
     left.legend(fontsize=8)
     right.plot([0.45, 1], [0.45, 1], color="grey", linewidth=1, label="as asked")
     for task, parts in results.items():
