@@ -10,7 +10,9 @@ import json
 from pathlib import Path
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from funcattn.data import Store, collate
 from funcattn.serve.bands import read_bands
@@ -117,7 +119,7 @@ def breakeven(results: dict) -> Figure:
         mine = 1e3 * found["inference_seconds"]
         axis.plot([mine], [found["error"]], "*", color=PREDICTION, markersize=12, label="surrogate")
         axis.set(xscale="log", yscale="log", title=task)
-        axis.grid(visible=True, alpha=0.3)
+        _few_ticks(axis)
     axes[0].legend(fontsize=8)
     figure.supxlabel("CPU milliseconds of one", fontsize=10)
     figure.supylabel("error", fontsize=10)
@@ -132,14 +134,25 @@ def audits(paths: list[Path]) -> Figure:
         for path in paths:
             document = json.loads(path.read_text())
             check = next(each for each in document["checks"] if each["title"] == title)
-            for x, y in check["lines"].values():
+            for line in check["lines"].values():
+                x, y = zip(*sorted(zip(*line, strict=True)), strict=True)
                 axis.plot(x, y, "o-", markersize=4, label=document["run"])
             if check["lines"]:
                 axis.set(xlabel=check["axes"][0], ylabel=check["axes"][1])
         axis.set(xscale="log", yscale="log", title=title)
-        axis.grid(visible=True, alpha=0.3)
+        _few_ticks(axis)
         axis.legend(fontsize=8)
     return figure
+
+
+def _few_ticks(axis: Axes) -> None:
+    """At powers of ten, and where there are few of these, at 2 and 5 too."""
+    for side in (axis.xaxis, axis.yaxis):
+        low, high = side.get_view_interval()
+        side.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
+        side.set_major_formatter("{x:.3g}")
+        side.set_minor_formatter(NullFormatter())
+    axis.grid(visible=True, alpha=0.3)
 
 
 if __name__ == "__main__":
