@@ -10,7 +10,9 @@ import json
 from pathlib import Path
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from funcattn.data import Store, collate
 from funcattn.serve.bands import read_bands
@@ -53,10 +55,14 @@ def bands(folder: Path, cache: Path, results: dict) -> Figure:
     left, right = figure.subplots(1, 2)
     x = sample.positions[:, 0].numpy()
     middle, low, high = (part[0, :, 0].numpy() for part in ends)
-    left.fill_between(x, low, high, color=PREDICTION, alpha=0.3, label="band, 90 %")
-    left.plot(x, sample.target[:, 0].numpy(), color=TRUTH, label="truth")
-    left.plot(x, middle, "--", color=PREDICTION, label="prediction")
-    left.set(xlabel="place on the circle", ylabel="final velocity", title="The worst of 20 samples")
+    left.fill_between(x, low - middle, high - middle, color=PREDICTION, alpha=0.3, label="band")
+    left.plot(x, sample.target[:, 0].numpy() - middle, color=TRUTH, label="truth")
+    left.axhline(0, linestyle="--", color=PREDICTION, label="prediction")
+    left.set(
+        xlabel="place on the circle",
+        ylabel="minus the prediction",
+        title="Final velocity of the worst of 20 samples, band at 90 %",
+    )
     left.legend(fontsize=8)
     right.plot([0.45, 1], [0.45, 1], color="grey", linewidth=1, label="as asked")
     for task, parts in results.items():
@@ -113,7 +119,7 @@ def breakeven(results: dict) -> Figure:
         mine = 1e3 * found["inference_seconds"]
         axis.plot([mine], [found["error"]], "*", color=PREDICTION, markersize=12, label="surrogate")
         axis.set(xscale="log", yscale="log", title=task)
-        axis.grid(visible=True, alpha=0.3)
+        _few_ticks(axis)
     axes[0].legend(fontsize=8)
     figure.supxlabel("CPU milliseconds of one", fontsize=10)
     figure.supylabel("error", fontsize=10)
@@ -128,14 +134,25 @@ def audits(paths: list[Path]) -> Figure:
         for path in paths:
             document = json.loads(path.read_text())
             check = next(each for each in document["checks"] if each["title"] == title)
-            for x, y in check["lines"].values():
+            for line in check["lines"].values():
+                x, y = zip(*sorted(zip(*line, strict=True)), strict=True)
                 axis.plot(x, y, "o-", markersize=4, label=document["run"])
             if check["lines"]:
                 axis.set(xlabel=check["axes"][0], ylabel=check["axes"][1])
         axis.set(xscale="log", yscale="log", title=title)
-        axis.grid(visible=True, alpha=0.3)
+        _few_ticks(axis)
         axis.legend(fontsize=8)
     return figure
+
+
+def _few_ticks(axis: Axes) -> None:
+    """At powers of ten, and where there are few of these, at 2 and 5 too."""
+    for side in (axis.xaxis, axis.yaxis):
+        low, high = side.get_view_interval()
+        side.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
+        side.set_major_formatter("{x:.3g}")
+        side.set_minor_formatter(NullFormatter())
+    axis.grid(visible=True, alpha=0.3)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,12 @@ def test_smooth_fields_are_interpolated_well():
     exact = torch.sin(2 * np.pi * torch.arange(40) / 40)[:, None]
     spectral = _moved(coarse, fine, periodic=True)["fourier"]
     torch.testing.assert_close(spectral.float(), exact, atol=1e-5, rtol=0)
+    # A finer field is taken at the points that are asked for, short waves included.
+    rough = torch.randn(32, 1, generator=torch.Generator().manual_seed(0))
+    finer = Sample(torch.zeros(32, 1), None, rough, grid=(32,))
+    wanted = Sample(torch.zeros(8, 1), None, torch.zeros(8, 1), grid=(8,))
+    taken = _moved(finer, wanted, periodic=True)["fourier"]
+    torch.testing.assert_close(taken.float(), rough[::4])
 
 
 def test_data_from_elsewhere_are_refused(untrained):

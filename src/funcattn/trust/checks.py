@@ -138,6 +138,7 @@ def resolution(examined: Examined) -> Check:
         rows.append((name, f"{len(samples[0].positions):,}", f"{error:.4g}", f"{growth:.2f}"))
         points.append(float(len(samples[0].positions)))
         errors.append(error)
+    order = sorted(zip(points, errors, strict=True))
     return Check(
         title,
         asked,
@@ -145,7 +146,7 @@ def resolution(examined: Examined) -> Check:
         f"between {min(errors):.3g} and {max(errors):.3g}",
         ("grid", "points", "error", "over that as trained"),
         rows,
-        {"error": (points, errors)},
+        {"error": ([p for p, _ in order], [e for _, e in order])},
         ("points", "error"),
         found,
     )

@@ -3,6 +3,7 @@
 A rung changes parameters of a solver; the random draws stay, so that it solves the same sample.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,11 @@ def _resampled(values: Array, grid: tuple[int, ...]) -> Array:
     from scipy import signal
 
     for axis, count in enumerate(grid):
-        values = signal.resample(values, count, axis=axis)
+        # On a grid in which both are nested, so that nothing of a finer field is lost.
+        common = math.lcm(count, values.shape[axis])
+        if common != values.shape[axis]:
+            values = signal.resample(values, common, axis=axis)
+        values = values.take(np.arange(0, common, common // count), axis=axis)
     return values
 
 
