@@ -143,7 +143,7 @@ def command_page() -> str:
         "`funcattn COMMAND --help` prints it. Commands that train also take the settings of tasks "
         "and networks: see [Settings](settings.md).\n"
     ]
-    os.environ["COLUMNS"] = "88"
+    os.environ["COLUMNS"] = "76"  # as wide as a block of code on the page
     for command in get_args(Command):
         name = command.__name__.lower()
         said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

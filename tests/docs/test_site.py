@@ -118,9 +118,11 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
 
 
 def test_formulas_are_mathematics_without_scripts(site: Path) -> None:
-    page = (site / "explanation" / "index.html").read_text()
-    assert page.count("<math") >= 5
-    assert "arithmatex" not in page
+    assert (site / "explanation" / "index.html").read_text().count("<math") >= 5
+    for page in pages(site):
+        text = page.read_text()
+        assert "arithmatex" not in text, page
+        assert not re.findall(r"<m[io]>\\\w+", text), f"{page}: a command that is not known"
 
 
 @pytest.mark.parametrize("module", PUBLIC)
