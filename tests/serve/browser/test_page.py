@@ -67,13 +67,13 @@ def test_draw_predict_solve_compare_and_send_the_link(visit: Visit, address: str
         "() => document.querySelector('#difference .reading').textContent.includes('x ')"
     )
     visitor.look("darcy-solved", full=True)
-    painted = pixels(page, "surrogate")
+    painted = pixels(page, "input")
 
     stroke_again = page.get_by_role("button", name="Clear")
     page.wait_for_function("() => location.hash.includes('d=')")
     link = page.evaluate("() => location.hash")
     colleague = visit(address)
-    assert pixels(colleague.open("/" + link), "surrogate") == painted
+    assert pixels(colleague.open("/" + link), "input") == painted
 
     stroke_again.click()
     page.locator("#verdict").wait_for(state="hidden")
@@ -132,7 +132,7 @@ def test_other_editors_change_the_field(visit: Visit, address: str) -> None:
     page.locator("#models").get_by_text("Burgers").click()
     page.wait_for_function("() => document.querySelector('#surrogate .curve')")
     curve = page.locator("#surrogate .curve").get_attribute("d")
-    page.locator("#input svg").press("Shift+ArrowUp")
+    page.locator("#input svg.plot").press("Shift+ArrowUp")
     changed = "(before) => document.querySelector('#surrogate .curve').getAttribute('d') !== before"
     page.wait_for_function(changed, arg=curve)
     page.locator("#models").get_by_text("Few-shot").click()
