@@ -54,7 +54,9 @@ def request(draw: random.Random, good: Mapping[str, Any]) -> tuple[str, bytes]:
     """A content type and a body: a good request that was spoilt, or noise."""
     choice = draw.random()
     if choice < 0.1:
-        return draw.choice((JSON, NPZ, HDF5, VTK, "text/html")), draw.randbytes(draw.randint(0, 500))
+        return draw.choice((JSON, NPZ, HDF5, VTK, "text/html")), draw.randbytes(
+            draw.randint(0, 500)
+        )
     if choice < 0.3:
         stream = io.BytesIO()
         arrays = {name: np.array(good[name]) for name in ("positions", "values", "grid")}
@@ -118,9 +120,7 @@ def fuzzed(
             if number % 20 == 0:
                 # In between, a good request gets the right numbers.
                 found = client.post("/models/darcy/predict", json=asked).json()
-                np.testing.assert_array_equal(
-                    np.float32(found["outputs"]["pressure"]), truth[:, 0]
-                )
+                np.testing.assert_array_equal(np.float32(found["outputs"]["pressure"]), truth[:, 0])
             if number % 10 == 0:
                 gc.collect()
                 sizes.append(process.memory_info().rss)

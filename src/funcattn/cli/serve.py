@@ -3,7 +3,9 @@
 import ipaddress
 import json
 import os
+import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -61,6 +63,8 @@ class Serve(commands.Serve):
         names = [model.name for model in models]
         if len(set(names)) < len(names):
             raise ValueError(f"runs: expected folders with different names, got {', '.join(names)}")
+        # The server hands the signal on when it has ended; the folder below is to go too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         with (
             tempfile.TemporaryDirectory(prefix="funcattn-serve-") as folder,
             _listening(self.host, self.port) as listener,
@@ -121,14 +125,13 @@ class Serve(commands.Serve):
             timeout_graceful_shutdown=GRACE,
             timeout_worker_healthcheck=60,
         )
-        server = uvicorn.Server(config)
         if self.workers == 1:
-            server.run(sockets=[listener])
+            uvicorn.Server(config).run(sockets=[listener])
             return
         counts = Path(folder, "counts")
         counts.mkdir()
         os.environ[_METRICS] = str(counts)
-        Multiprocess(config, target=server.run, sockets=[listener]).run()
+        Multiprocess(config, sockets=[listener]).run()
 
 
 def application() -> "FastAPI":

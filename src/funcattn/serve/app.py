@@ -77,7 +77,7 @@ def create_app(
     _add_pages(app)
     _add_errors(app, service)
     app.add_middleware(
-        Gate,  # type: ignore[arg-type]
+        Gate,
         access=access,
         ending=lambda: service.ending,
         count=service.metrics.count,

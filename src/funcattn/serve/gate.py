@@ -55,7 +55,9 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                extra = [(k.lower().encode(), v.encode()) for k, v in (HEADERS | allowed).items()]
+                extra = [
+                    (k.lower().encode(), v.encode()) for k, v in {**HEADERS, **allowed}.items()
+                ]
                 names = {name for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],

@@ -249,7 +249,7 @@ class BenchmarkModel(ServedModel):
             arrays["mask"] = numbers("mask", request["mask"], "b")
         return self._question(arrays, request.get("grid"))
 
-    def _question(self, arrays: dict[str, Array], grid: Any) -> Question:
+    def _question(self, arrays: dict[str, Any], grid: Any) -> Question:
         if "positions" not in arrays:
             raise ValueError("positions: expected an array (n, s), or parameters, got neither")
         positions = arrays.pop("positions")
@@ -280,13 +280,13 @@ class BenchmarkModel(ServedModel):
             return replace(self._question(arrays, list(grid) if grid and same else None), case=case)
         arrays = dict(read_hdf5(path) if path.suffix == ".h5" else read_npz(path))
         _only(arrays, [*ARRAYS, "mask", "grid"])
-        grid = arrays.pop("grid", None)
-        return self._question(arrays, None if grid is None else np.ravel(grid).tolist())
+        lengths = arrays.pop("grid", None)
+        return self._question(arrays, None if lengths is None else np.ravel(lengths).tolist())
 
     def write(self, path: Path, question: Question, out: Tensor) -> None:
         """The prediction as `funcattn predict` writes it, or beside the fields of the mesh."""
         if question.case is not None:
-            new = {}
+            new: dict[str, Array] = {}
             for name, values in self.answer(question, out).items():
                 if self.kind == "frames":
                     new |= {f"{name}_predicted_{t}": frame for t, frame in enumerate(values)}

@@ -20,7 +20,7 @@ from funcattn.serve.drawn.base import (
 )
 
 PANELS = 200
-SLIDERS = (
+SLIDERS: tuple[dict[str, Any], ...] = (
     {"name": "family", "label": "digits", "choices": [4, 5], "default": 4, "unit": None},
     slider("camber", "first digit: camber, or design lift", 0.0, 7.0, 2.0),
     slider("position", "second digit: where the camber is largest", 0.0, 8.0, 4.0),
@@ -29,7 +29,7 @@ SLIDERS = (
     slider("reynolds", "Reynolds number", 2e6, 6e6, 4e6),
     slider("incidence", "incidence", -5.0, 15.0, 4.0, "degrees"),
 )
-DEFAULT = {each["name"]: each["default"] for each in SLIDERS}
+DEFAULT: dict[str, Any] = {each["name"]: each["default"] for each in SLIDERS}
 
 
 @register_editor
@@ -83,7 +83,7 @@ class AirfransEditor(Editor):
             "eddy viscosity": target[:, 3],
         }
 
-    def _case(self, design: Design, refine: int) -> dict[str, Floats]:
+    def _case(self, design: Design, refine: int) -> dict[str, Any]:
         points = int(self.data["field_points"]) * refine**2
         return panel.case(design, panels=PANELS, field_points=points, rng=np.random.default_rng(0))
 
