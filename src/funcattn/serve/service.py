@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from torch import Tensor
 
 from funcattn.data.foreign import FileError
 from funcattn.serve.batching import Answer, Batcher

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.serve.browser.conftest import Visitor, serving
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
@@ -241,7 +240,9 @@ def test_every_task_is_shown(visit: Visit, runs: Mapping[str, Path]) -> None:
         for name in runs:
             visitor.page.goto("about:blank")
             page = visitor.open(f"/#/{name}")
-            assert page.evaluate("() => document.querySelector('#input .tools').children.length > 0")
+            assert page.evaluate(
+                "() => document.querySelector('#input .tools').children.length > 0"
+            )
             assert page.locator("#input .message").inner_text() == ""
             visitor.look(f"task-{name}", full=True)
             page.emulate_media(color_scheme="dark")
