@@ -75,9 +75,7 @@ def _draw(page: Page, address: str) -> dict[str, Any]:
     page.get_by_role("button", name="Ask the solver").click()
     page.locator("#verdict").wait_for()
     page.mouse.move(5, 5)
-    page.evaluate(
-        "() => { document.activeElement.blur(); document.querySelector('.spent').textContent = ''; }"
-    )
+    page.evaluate("() => document.activeElement.blur()")
     page.wait_for_timeout(500)
     return {
         "verdict": page.locator("#verdict").inner_text(),
