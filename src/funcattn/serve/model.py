@@ -15,6 +15,7 @@ from torch import Tensor
 from funcattn.arrays import Array
 from funcattn.data import Batch
 from funcattn.data.cases import Case, write_case
+from funcattn.data.cases.case import Cells
 from funcattn.data.cases.meshes import read_mesh
 from funcattn.data.foreign import read_hdf5, read_npz, write_hdf5, write_npz
 from funcattn.nn import Inspection, inspect
@@ -317,6 +318,46 @@ def shown(drawing: Drawing) -> dict[str, Any]:
         **{name: array for name, array in found.items() if array is not None},
         "grid": None if grid is None else list(grid),
     }
+
+
+def geometry(question: Question) -> dict[str, Any]:
+    """Where the points of an answer are, where they were drawn or came in a mesh of one's own."""
+    if question.drawing is not None:
+        return shown(question.drawing)
+    if question.case is None:
+        return {}
+    case = question.case
+    found = {
+        "positions": case.positions,
+        "grid": None if case.grid is None else list(case.grid),
+    }
+    triangles = None if case.cells is None else _triangles(case.cells)
+    return found | ({"triangles": triangles} if triangles is not None and len(triangles) else {})
+
+
+_FACES = {
+    5: ((0, 1, 2),),
+    9: ((0, 1, 2), (0, 2, 3)),
+    10: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
+}
+"""Triangles of VTK's triangle, quadrilateral and tetrahedron, by corners."""
+
+
+def _triangles(cells: Cells) -> Array:
+    """(k 3): what is drawn of cells: plane ones, and the outside of tetrahedra."""
+    starts = cells.offsets[:-1]
+    found = [np.empty((0, 3), np.int32)]
+    for kind, faces in _FACES.items():
+        corners = starts[cells.types == kind][:, None, None] + np.array(faces)
+        triangles = np.asarray(cells.connectivity)[corners].reshape(-1, 3)
+        if kind == 10 and len(triangles):
+            # A face between two tetrahedra is not seen.
+            _, first, count = np.unique(
+                np.sort(triangles, axis=1), axis=0, return_index=True, return_counts=True
+            )
+            triangles = triangles[first[count == 1]]
+        found.append(triangles)
+    return np.concatenate(found).astype(np.int32)
 
 
 def _names(of: Sequence[Field]) -> str:

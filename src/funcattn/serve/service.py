@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from torch import Tensor
 
 from funcattn.data.foreign import FileError
 from funcattn.serve.batching import Answer, Batcher
@@ -25,13 +24,14 @@ from funcattn.serve.gate import Bodies, CrowdedError, SlowError
 from funcattn.serve.jobs import Event, Jobs
 from funcattn.serve.limits import Limits
 from funcattn.serve.metrics import Metrics
-from funcattn.serve.model import Question, ServedModel, drawn, shown
+from funcattn.serve.model import Question, ServedModel, drawn, geometry, shown
 
 Found = TypeVar("Found")
+VTU = "application/vnd.vtk"
 FILE_TYPES = {
     "application/x-npz": ".npz",
     "application/x-hdf5": ".h5",
-    "application/vnd.vtk": ".vtu",
+    VTU: ".vtu",
 }
 GRACE = 9.0
 """Seconds that running jobs get after SIGTERM; the server waits for ten."""
@@ -117,21 +117,16 @@ class Service:
         body = await self._bodies.read(request)
         with self._admitted():
             if suffix is not None:
-                return await self._by_file(model, request, body, suffix)
+                return await self._by_file(model, request, body, suffix, packed=packed)
             question = await self._question(lambda: model.asked(parse_body(body)))
+            if _accepts(request, VTU):
+                if question.case is None:
+                    raise ValueError(f"Accept: expected a run on own data for {VTU}, got {name}")
+                with tempfile.TemporaryDirectory(prefix="funcattn-") as folder:
+                    place = Path(folder, "answer.vtu")
+                    return await self._as_file(request, model, question, place)
             answer = await self._answer(request, model, question)
-
-            def reply() -> Response:
-                found = {
-                    "outputs": model.answer(question, answer.out),
-                    "warnings": list(question.warnings),
-                    "seconds": answer.seconds,
-                }
-                if question.drawing is not None:
-                    found |= shown(question.drawing)
-                return _json(found, packed)
-
-            return await asyncio.to_thread(reply)
+            return await asyncio.to_thread(_reply, model, question, answer, packed)
 
     async def inspected(self, name: str, request: Request, *, packed: bool) -> Response:
         """What a layer does."""
@@ -145,9 +140,7 @@ class Service:
                 model, question, lambda: model.inspected(question, layer, head)
             )
             found = await self._in_time(request, asyncio.wrap_future(future))
-            if question.drawing is not None:
-                found |= shown(question.drawing)
-            return await asyncio.to_thread(_json, found, packed)
+            return await asyncio.to_thread(_json, found | geometry(question), packed)
 
     async def solve(self, name: str, request: Request) -> Response:
         """Begin a job, if its parameters are good."""
@@ -270,9 +263,9 @@ class Service:
             raise SlowError(f"expected work for {self.limits.seconds:g} s, got more") from error
 
     async def _by_file(
-        self, model: ServedModel, request: Request, body: bytes, suffix: str
+        self, model: ServedModel, request: Request, body: bytes, suffix: str, *, packed: bool
     ) -> Response:
-        """The answer to a file as a file."""
+        """The answer to a file, as a file unless JSON is asked for."""
         settings = _settings(request.query_params.getlist("set"))
 
         def read(path: Path) -> Question:
@@ -283,24 +276,50 @@ class Service:
                 # About what was sent, not about where we put it.
                 raise ValueError(str(error).replace(str(path), "body")) from error
 
-        def write(path: Path, question: Question, out: Tensor) -> bytes:
-            model.write(path, question, out)
-            return path.read_bytes()
-
         with tempfile.TemporaryDirectory(prefix="funcattn-") as folder:
             place = Path(folder, f"body{suffix}")
             question = await self._question(lambda: read(place))
-            answer = await self._answer(request, model, question)
-            content = await asyncio.to_thread(
-                write, place.with_name(f"answer{suffix}"), question, answer.out
-            )
-        kind = next(kind for kind, ending in FILE_TYPES.items() if ending == suffix)
+            if _accepts(request, "application/json"):
+                answer = await self._answer(request, model, question)
+                return await asyncio.to_thread(_reply, model, question, answer, packed)
+            mesh = suffix != ".vtu" and question.case is not None and _accepts(request, VTU)
+            suffix = ".vtu" if mesh else suffix
+            place = place.with_name(f"answer{suffix}")
+            return await self._as_file(request, model, question, place)
+
+    async def _as_file(
+        self, request: Request, model: ServedModel, question: Question, place: Path
+    ) -> Response:
+        """The answer as a file of the kind of the place that it is written to."""
+        answer = await self._answer(request, model, question)
+
+        def write() -> bytes:
+            model.write(place, question, answer.out)
+            return place.read_bytes()
+
+        content = await asyncio.to_thread(write)
+        kind = next(kind for kind, ending in FILE_TYPES.items() if ending == place.suffix)
         headers = {
             "X-Funcattn-Warnings": json.dumps(list(question.warnings)),
             "X-Funcattn-Seconds": f"{answer.seconds:.6f}",
-            "Content-Disposition": f'attachment; filename="{model.name}{suffix}"',
+            "Content-Disposition": f'attachment; filename="{model.name}{place.suffix}"',
         }
         return Response(content, media_type=kind, headers=headers)
+
+
+def _accepts(request: Request, kind: str) -> bool:
+    """Whether a request asks for one kind of answer by name; most take what comes."""
+    asked = request.headers.get("accept", "").split(",")
+    return kind in [each.partition(";")[0].strip().lower() for each in asked]
+
+
+def _reply(model: ServedModel, question: Question, answer: Answer, packed: bool) -> Response:
+    found = {
+        "outputs": model.answer(question, answer.out),
+        "warnings": list(question.warnings),
+        "seconds": answer.seconds,
+    }
+    return _json(found | geometry(question), packed)
 
 
 def _json(found: Any, packed: bool) -> Response:

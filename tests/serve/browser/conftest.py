@@ -2,10 +2,18 @@
 
 import functools
 import http.server
+import os
+import re
 import shutil
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -110,3 +118,50 @@ def static() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def address(runs: Mapping[str, Path], own_run: Path) -> Iterator[str]:
+    """The address of a service of the tasks whose inputs are made in different ways."""
+    shown = [runs[name] for name in ("darcy", "elasticity", "burgers", "few_shot")]
+    with serving([*shown, own_run]) as (where, _):
+        yield where
+
+
+@contextmanager
+def serving(folders: Sequence[Path], port: int = 0) -> Iterator[tuple[str, Popen[str]]]:
+    """A service of some runs as people start it; its address, and its process."""
+    command = [sys.executable, "-m", "funcattn", "serve", *map(str, folders)]
+    process = Popen(
+        [*command, "--port", str(port), "--threads", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"COLUMNS": "300"},
+    )
+    assert process.stdout is not None
+    try:
+        said = ""
+        while "http://" not in said:
+            line = process.stdout.readline()
+            assert line, f"the service ended with {process.wait()}, and said {said}"
+            said += line
+        found = re.search(r"http://[\d.:]+", said)
+        assert found is not None
+        where = found.group()
+        while not _answers(where):
+            assert process.poll() is None, f"the service ended with {process.returncode}"
+            time.sleep(0.05)
+        yield where, process
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def _answers(where: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{where}/health", timeout=5):
+            return True
+    except OSError:
+        return False

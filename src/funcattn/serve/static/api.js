@@ -102,9 +102,11 @@ export async function downloadVtu(name, { file, ...request }) {
 
 /** Solve as a job: `progress(done, text)` until the result; aborting the signal cancels the job. */
 export async function solve(name, request, { progress, signal }) {
-  const { job } = await json("POST", of(name, "/solve"), { body: JSON.stringify(request), signal });
+  // Not aborted: a job that has begun can only be cancelled by its name.
+  const { job } = await json("POST", of(name, "/solve"), { body: JSON.stringify(request) });
   const cancel = () => ask("DELETE", `jobs/${job}`).catch(() => {});
   signal.addEventListener("abort", cancel);
+  if (signal.aborted) cancel();
   try {
     const response = await ask("GET", `jobs/${job}/events`, { accept: "text/event-stream", signal });
     for await (const { event, data } of events(response)) {

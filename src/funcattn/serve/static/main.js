@@ -52,8 +52,8 @@ function list(current) {
   find("#models [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-/** "Darcy flow" of "Darcy flow: permeability to pressure", and what follows. */
-const shortTitle = ({ title, name }) => (title || name).split(":")[0];
+/** "Darcy flow" of "Darcy flow: permeability to pressure", and what follows; runs of one's own go by their names. */
+const shortTitle = ({ title, name, kind }) => (kind === "own" ? name : title || name).split(":")[0];
 const restOfTitle = ({ title }) => (title ?? "").split(":").slice(1).join(":").trim().replace(/^./, (letter) => letter.toUpperCase());
 
 /** What to do, by the kind of editor. */

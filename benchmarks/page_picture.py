@@ -1,0 +1,90 @@
+"""The README's picture of the page: a drawn permeability, both pressures, and their difference.
+
+    python benchmarks/page_picture.py [RUN] [--out docs/pictures/page.png]
+
+RUN: a Darcy run, by default the one that comes with the repository. Needs Chromium. What was
+measured in the browser is printed.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+STROKES = [
+    [(0.15, 0.25), (0.35, 0.12), (0.6, 0.3), (0.85, 0.2)],
+    [(0.2, 0.75), (0.4, 0.6), (0.55, 0.82), (0.85, 0.7)],
+]
+"""In fractions of the drawing area."""
+
+
+def main() -> None:
+    """Serve the run, draw, solve, and keep what is seen."""
+    asked = argparse.ArgumentParser()
+    asked.add_argument("run", nargs="?", default="darcy")
+    asked.add_argument("--out", type=Path, default=Path("docs/pictures/page.png"))
+    given = asked.parse_args()
+    command = [sys.executable, "-m", "funcattn", "serve", given.run, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        try:
+            address = next(found for line in service.stdout if (found := _address(line)))
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(
+                    executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+                )
+                page = browser.new_page(
+                    viewport={"width": 1280, "height": 1130}, device_scale_factor=1.25
+                )
+                print(_draw(page, address))
+                page.screenshot(path=given.out)
+                browser.close()
+        finally:
+            service.terminate()
+
+
+def _address(line: str) -> str:
+    found = re.search(r"http://[\d.:]+", line)
+    return "" if found is None else found.group()
+
+
+def _draw(page: Page, address: str) -> dict[str, Any]:
+    """Two strokes, then the solver; what it took."""
+    page.set_default_timeout(300_000)
+    page.goto(f"{address}/")
+    page.locator("#cut .curve").wait_for()
+    box = page.locator("#input canvas").bounding_box()
+    assert box is not None
+    for stroke in STROKES:
+        for k, (x, y) in enumerate(stroke):
+            page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=12)
+            if k == 0:
+                page.mouse.down()
+        page.mouse.up()
+    page.mouse.move(5, 5)
+    page.wait_for_timeout(1500)
+    measured = page.evaluate(
+        "() => performance.getEntriesByName('stroke to picture').map((each) => each.duration)"
+    )
+    page.get_by_role("button", name="Ask the solver").click()
+    page.locator("#verdict").wait_for()
+    page.mouse.move(5, 5)
+    page.evaluate("() => document.activeElement.blur()")
+    page.wait_for_timeout(500)
+    return {
+        "verdict": page.locator("#verdict").inner_text(),
+        "strokes to pictures": len(measured),
+        "median milliseconds": median(measured),
+        "fewest": min(measured),
+        "most": max(measured),
+    }
+
+
+if __name__ == "__main__":
+    main()
