@@ -35,13 +35,13 @@ def main() -> None:
 def _threads(command: type) -> tuple[int, str]:
     """How many, and why: those of OMP_NUM_THREADS, else as many as there are free cores.
 
-    Threads of one process that fight for busy cores are slower than one thread. Commands that
-    compare have one.
+    Threads of one process that fight for busy cores are slower than one thread. Commands whose
+    numbers must not depend on the load have one.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return int(os.environ["OMP_NUM_THREADS"]), "OMP_NUM_THREADS says so"
     if command not in ON_FREE_CORES:
-        return 1, "it compares"
+        return 1, "so its numbers are the same on any day; OMP_NUM_THREADS sets another number"
     free, there = free_cores(), os.cpu_count() or 1
     return free, f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
 

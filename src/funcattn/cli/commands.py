@@ -579,8 +579,8 @@ DONE_IN: dict[type, str] = {
     Export: "export",
 }
 """Modules of this package."""
-ON_FREE_CORES = (Fit, Predict, Report, Train, Evaluate, Calibrate)
-"""They use all cores that are free. Others compare, and compute with one thread, so that their
-numbers and times mean the same everywhere."""
+ON_FREE_CORES = (Fit, Predict, Report, Evaluate, Calibrate)
+"""They use all cores that are free. Others compute with one thread: runs resume to the bit, and
+numbers and times that are compared mean the same, however busy the machine was."""
 SAY_THREADS = (Fit, Train)
 """Those that take long say with how many threads."""
