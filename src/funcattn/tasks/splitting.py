@@ -76,7 +76,7 @@ def split_cases(
     return {"train": sorted(rest), **{part: sorted(places) for part, places in found.items()}}
 
 
-def _and(calibration: float) -> str:
+def _and(calibration: float | int) -> str:
     return f" and {calibration:g} for calibration" if calibration else ""
 
 
