@@ -40,7 +40,13 @@ export function webglRenderer({ evenSlow = false } = {}) {
   const canvas = document.createElement("canvas");
   // Software that plays a graphics card is far slower than the loops of raster.js.
   const gl = canvas.getContext("webgl2", { antialias: true, failIfMajorPerformanceCaveat: !evenSlow });
-  return gl ? new WebglRenderer(canvas, gl) : null;
+  return gl && (evenSlow || !inSoftware(gl)) ? new WebglRenderer(canvas, gl) : null;
+}
+
+/** Whether a processor plays the graphics card; not all browsers refuse that by themselves. */
+function inSoftware(gl) {
+  const more = gl.getExtension("WEBGL_debug_renderer_info");
+  return /swiftshader|llvmpipe|software|basic render/i.test(gl.getParameter(more ? more.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
 }
 
 class WebglRenderer {
