@@ -261,7 +261,7 @@ class FittedSurrogate:
                 self.task.problem, said[:, None], sample.positions[None], values, coverage=coverage
             )
             for place, end in zip(found, ends, strict=True):
-                place.append(self._named(end[0]))
+                place.append(self._channels(end[0]))
         return Banded(*(handed_back(got.kind, got.cases, part, self.data) for part in found))
 
     def score(
@@ -350,9 +350,9 @@ class FittedSurrogate:
         if own.classes:
             labels = np.array([int(label) for label in own.classes])
             return {own.outputs[0].name: labels[out.argmax(-1).numpy()]}
-        return self._named(out)
+        return self._channels(out)
 
-    def _named(self, out: Tensor) -> dict[str, Array]:
+    def _channels(self, out: Tensor) -> dict[str, Array]:
         """The channels of the output fields, by their names."""
         parts = slices(self.data.outputs)
         return {name: out[..., channels].numpy() for name, channels in parts.items()}
