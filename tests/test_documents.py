@@ -31,8 +31,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def of_kind(kind: str) -> list[Any]:
-    """Pages that have blocks of this kind."""
-    pages = [page for page in TEXTS if any(found == kind for found, _ in blocks(page))]
+    """Pages that have blocks of this kind; those of the service run in tests/serve, beside one."""
+    pages = [
+        page
+        for page in TEXTS
+        if any(found == kind for found, _ in blocks(page))
+        and not (kind == "python" and page.name == "serve.md")
+    ]
     return [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in pages]
 
 

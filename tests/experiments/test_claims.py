@@ -22,7 +22,7 @@ def test_first_holds_with_its_margin(made: Any) -> None:
     )
     assert str(FIRST.verdict(outcome)) == (
         "first: holds; the error of LNO is 1.14 times that of Functional attention; "
-        "2 of 20 other methods have a run (tier cpu, 3 seeds)"
+        "2 of 23 other methods have a run (tier cpu, 3 seeds)"
     )
 
 
@@ -32,7 +32,7 @@ def test_first_is_against_methods_that_the_paper_has_not_too(made: Any) -> None:
     assert str(FIRST.verdict(outcome)) == (
         "first: does not hold; the error of Functional attention is 1.5 times that of FLARE (not "
         "in the paper); among the methods of the paper, the error of Transolver is 1.33 times that "
-        "of Functional attention; 3 of 20 other methods have a run (tier cpu, 1 seed)"
+        "of Functional attention; 3 of 23 other methods have a run (tier cpu, 1 seed)"
     )
 
 
@@ -72,9 +72,9 @@ def test_larger_may_be_better(made: Any) -> None:
 
 
 def test_a_method_that_is_not_here_is_named(made: Any) -> None:
-    claim = First("w", "ht_net", "darcy")
-    verdict = claim.verdict(made.outcome(PDE))
-    assert str(verdict) == "w: not yet; HT-Net: the method is not here"
+    notch = EXPERIMENTS["darcy_notch"]
+    verdict = First("w", "dgfno", "error").verdict(made.outcome(notch))
+    assert str(verdict) == "w: not yet; dgFNO+: it is FNO here"
 
 
 def test_results_of_older_code_are_marked(made: Any) -> None:

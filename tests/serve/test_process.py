@@ -99,7 +99,8 @@ def test_clients_that_hang_up_or_are_slow_disturb_nobody_and_sigterm_ends_in_goo
     # One is slow: it is told so after three seconds, while others are answered.
     with served.connection(head(len(body)) + body[:10]) as slow:
         again = served.client.post("/models/darcy/predict", json=ASKED).json()["outputs"]
-        assert again == truth
+        # To rounding: it may share a batch with questions of those who hung up.
+        assert again == {name: pytest.approx(values, rel=1e-6) for name, values in truth.items()}
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")
 
     # A request that has begun and a job that runs are finished after SIGTERM; others are refused.

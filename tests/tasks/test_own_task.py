@@ -11,7 +11,7 @@ from funcattn.tasks import TASKS
 from funcattn.training.run import train
 from funcattn.training.settings import default_settings, saved_settings
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "training.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "own_task.md"
 
 
 def example() -> str:
@@ -23,6 +23,7 @@ def example() -> str:
 
 @pytest.fixture
 def heat(monkeypatch: pytest.MonkeyPatch) -> type:
+    assert list(TASKS)  # loads all, which would be lost with the copy
     monkeypatch.setattr(TASKS, "_entries", {**TASKS._entries})
     names: dict[str, type] = {}
     exec(example(), names)
