@@ -119,7 +119,8 @@ def test_clients_that_hang_up_or_are_slow_disturb_nobody_and_sigterm_ends_in_goo
     listener.start()
     until(lambda: told)
     with served.connection(head(len(body)) + body[:10]) as begun:
-        until(lambda: served.number("funcattn_requests_total") > 0)
+        # This one, the job's listener, and the one that asks.
+        until(lambda: served.number("funcattn_begun_requests") == 3)
         served.process.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         begun.sendall(body[10:])

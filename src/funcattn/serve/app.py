@@ -81,6 +81,7 @@ def create_app(
         access=access,
         ending=lambda: service.ending,
         count=service.metrics.count,
+        begun=service.metrics.begun.track_inprogress,
     )
     return app
 

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +43,8 @@ class Gate:
     ending: Callable[[], bool]
     count: Callable[[str, str, int, float], None]
     """Called with the route, the method, the status and the seconds of every request."""
+    begun: Callable[[], AbstractContextManager[object]]
+    """Called for every request, which is answered inside."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
@@ -67,7 +70,8 @@ class Gate:
 
         refusal = self._refusal(scope)
         try:
-            await (refusal or self.app)(scope, receive, sending)
+            with self.begun():
+                await (refusal or self.app)(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.count(route, scope["method"], status, time.perf_counter() - start)

@@ -39,6 +39,12 @@ class Metrics:
             registry=own,
             multiprocess_mode="livesum",
         )
+        self.begun = Gauge(
+            "funcattn_begun_requests",
+            "Requests that were begun and are not answered.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
         self.jobs = Counter("funcattn_jobs_total", "Jobs that were started.", registry=own)
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
