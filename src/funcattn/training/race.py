@@ -256,7 +256,7 @@ class Records:
         for line in self.lines:
             if line.get("key") == wanted:
                 return line
-        line = {"key": wanted, **make(), "command": " ".join(sys.argv), **facts()}
+        line = {"key": wanted, **make(), "command": _command(), **facts()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = self.path.read_bytes() if self.path.exists() else b""
         cut = bool(text) and not text.endswith(b"\n")
@@ -371,6 +371,12 @@ def searched(error: Callable[[float], float], *, larger_is_better: bool = False)
     while (highest := max(cost)) == taken() and highest < _FURTHEST:
         look(2 * highest)
     return taken()
+
+
+def _command() -> str:
+    """What was typed, without the folder of the program."""
+    program = Path(sys.argv[0]).name
+    return " ".join(["funcattn" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def _in_a_process(measure: Callable[..., Any], *arguments: Any) -> Any:
