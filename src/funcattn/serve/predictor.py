@@ -81,12 +81,7 @@ class Predictor:
         the task has them. Of an ensemble it is the mean of its networks.
         """
         batch = self._batch(
-            positions,
-            values,
-            mask=mask,
-            weights=weights,
-            context=context,
-            grid=None if grid is None else tuple(grid),
+            positions, values, grid=grid, mask=mask, weights=weights, context=context
         )
         return _like(positions, self.fields(batch))
 
@@ -116,12 +111,7 @@ class Predictor:
                 f"calibrate {where}"
             )
         batch = self._batch(
-            positions,
-            values,
-            mask=mask,
-            weights=weights,
-            context=context,
-            grid=None if grid is None else tuple(grid),
+            positions, values, grid=grid, mask=mask, weights=weights, context=context
         )
         found = []
         predictions = self._predictions(batch)
@@ -165,12 +155,7 @@ class Predictor:
                 "calibrate RUN"
             )
         batch = self._batch(
-            positions,
-            values,
-            mask=mask,
-            weights=weights,
-            context=context,
-            grid=None if grid is None else tuple(grid),
+            positions, values, grid=grid, mask=mask, weights=weights, context=context
         )
         with torch.no_grad(), watched(self.surrogate) as seen:
             prediction = self.task.predict(self.surrogate, batch)
@@ -330,7 +315,7 @@ class Predictor:
         mask: Field | None = None,
         weights: Field | None = None,
         context: Field | None = None,
-        grid: tuple[int, ...] | None = None,
+        grid: Sequence[int] | None = None,
         needs_weights: bool = True,
     ) -> Batch:
         """The inputs as a batch, after a look at their shapes, and a warning about their range."""
@@ -340,7 +325,7 @@ class Predictor:
             mask=mask,
             weights=weights,
             context=context,
-            grid=grid,
+            grid=None if grid is None else tuple(grid),
             needs_weights=needs_weights,
         )
         for words in outside:
