@@ -5,8 +5,9 @@
    a busy machine, which shares its caches: so a fixed piece of work is timed after every step, and
    the step counts in units of that work, whose least time is measured once for all networks.
 2. Five rates are tried on the training data, each for a tenth of the budget, and further ones while
-   the best is at an end. All networks get the same five. The smallest rate whose validation error
-   is within 5 % of the least is taken: short trainings favour large rates.
+   the best is at an end. All networks get the same five. Of the rates whose validation error is
+   within 5 % of the least the middle one is taken, of two the smaller: short trainings favour large
+   rates. Where so short a training teaches nothing all five tie, and the recipe's own rate stays.
 3. For each seed the network is trained for the whole budget. The final weights or their moving
    average are chosen on validation data, and the test data are read once.
 
@@ -350,7 +351,7 @@ def searched(error: Callable[[float], float], *, larger_is_better: bool = False)
     >>> searched(lambda factor: abs(factor - 0.1))
     0.125
     >>> searched(lambda factor: 1.0 if factor < 3 else 0.98)
-    0.0625
+    1.0
     """
     sign = -1.0 if larger_is_better else 1.0
     cost: dict[float, float] = {}
@@ -362,7 +363,7 @@ def searched(error: Callable[[float], float], *, larger_is_better: bool = False)
     def taken() -> float:
         least = min(cost.values())
         near = least * _AS_GOOD if least >= 0 else least / _AS_GOOD
-        return min(factor for factor in cost if cost[factor] <= near)
+        return statistics.median_low(factor for factor in cost if cost[factor] <= near)
 
     for factor in RATE_FACTORS:
         look(factor)
