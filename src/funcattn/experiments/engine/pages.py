@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from funcattn.experiments.engine.experiment import Experiment, Numbers, Outcome
+from funcattn.experiments.engine.races import section as races_section
 from funcattn.experiments.engine.trial import NotYet, Trial
 from funcattn.files import write_text
 from funcattn.training.checkpoint import CheckpointError
@@ -96,7 +97,10 @@ def write_results(
     folder: Path,
     on_experiment: Callable[[str], None] = lambda name: None,  # noqa: ARG005
 ) -> None:
-    """Write tables and figures into a folder, and the page that shows them."""
+    """Write tables and figures into a folder, and the page that shows them.
+
+    Races are those in `races` beside the folder.
+    """
     by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.experiment.name, []).append(outcome)
@@ -105,13 +109,14 @@ def write_results(
     name_of_folder = "/".join(part for part in Path(link).parts if part not in ("..", ".")) or "."
     sections = [
         _INTRODUCTION.format(folder=name_of_folder, link=link),
+        races_section(folder.parent / "races", page, folder / "pictures"),
         _summary([outcome for tiers in shown.values() for outcome in tiers]),
     ]
     for name, tiers in shown.items():
         on_experiment(name)
         sections.append(_section(tiers, page, folder))
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(page, "\n".join(sections))
+    write_text(page, "\n".join(section for section in sections if section))
 
 
 def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:

@@ -1,0 +1,316 @@
+"""Races on the page of results: who is ahead at equal time, from the lines that races wrote."""
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from funcattn.models import MODELS
+from funcattn.tasks import TASKS
+from funcattn.training.race import SHARED, Records, searched
+from funcattn.training.settings import default_settings
+from funcattn.viz.saving import write_figure
+
+OURS = "functional_operator"
+PAPERS = "funcattn"
+_CERTAIN = 0.05
+"""Two means of seeds differ where Welch's test gives a smaller probability."""
+_DRAWN = 6
+"""Networks of a panel of the figure, the best first; ours and the paper's are there too."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a network has on a task after a race of some budget."""
+
+    task: str
+    budget: float
+    """CPU seconds."""
+    name: str
+    """The network, with the settings that are not its own for the task."""
+    model: str
+    step: Mapping[str, Any]
+    """The line of the measured step."""
+    runs: Sequence[Mapping[str, Any]]
+    """The lines of finished trainings, one for each seed."""
+
+    @property
+    def errors(self) -> list[float]:
+        """Test errors of the seeds."""
+        return [run["test"] for run in self.runs]
+
+    @property
+    def mean(self) -> float:
+        """Test error, mean over the seeds."""
+        return statistics.fmean(self.errors)
+
+
+def standings(folder: Path) -> list[Standing]:
+    """All races in a folder with the shared recipe and today's settings, the best of a task first.
+
+    A network counts with the rate that the search takes by today's rule.
+    """
+    found = [
+        standing
+        for task in TASKS
+        if (folder / f"{task}.jsonl").exists()
+        for standing in _of_task(task, Records(folder / f"{task}.jsonl").lines)
+    ]
+    order = [*TASKS]
+    return sorted(found, key=lambda s: (order.index(s.task), s.budget, s.mean))
+
+
+def _of_task(task: str, lines: Sequence[Mapping[str, Any]]) -> list[Standing]:
+    steps, groups = dict[str, Mapping[str, Any]](), dict[str, list[Mapping[str, Any]]]()
+    for line in lines:
+        key = dict(line["key"])
+        piece = key.pop("piece")
+        if key.get("recipe") != "shared":
+            continue
+        if piece == "step":
+            steps[_text(key)] = line
+        else:
+            key.pop("factor")
+            key.pop("seed", None)
+            groups.setdefault(_text(key), []).append(line)
+    found = []
+    for text, group in groups.items():
+        key = json.loads(text)
+        budget = key.pop("budget")
+        name, factor = _name(task, key["settings"]), _taken(group)
+        runs = [
+            line
+            for line in group
+            if line["key"]["piece"] == "run" and line["key"]["factor"] == factor
+        ]
+        if name is not None and runs:
+            runs.sort(key=lambda line: line["key"]["seed"])
+            model = key["settings"]["model"]
+            found.append(Standing(task, budget, name, model, steps[_text(key)], runs))
+    return found
+
+
+def _taken(group: Sequence[Mapping[str, Any]]) -> float | None:
+    """The rate that a finished search takes."""
+    rates = {
+        line["key"]["factor"]: line["validation"]
+        for line in group
+        if line["key"]["piece"] == "rate"
+    }
+    try:
+        return searched(lambda factor: rates[factor])
+    except KeyError:
+        return None
+
+
+def _name(task: str, settings: Mapping[str, Any]) -> str | None:
+    """The network and its changed settings; None if anything else is not as it is today."""
+    model = settings["model"]
+    if model not in MODELS:
+        return None
+    today = asdict(default_settings(task, "cpu", "modern", model))
+    same_data = json.loads(json.dumps(today["data"])) == settings["data"]
+    recipe = {name: value for name, value in asdict(SHARED).items() if name != "epochs"}
+    if not same_data or recipe != settings["optimisation"]:
+        return None
+    usual = json.loads(json.dumps(today["network"]))
+    if usual.keys() != settings["network"].keys():
+        return None
+    changes = [f"{k}={v}" for k, v in settings["network"].items() if v != usual[k]]
+    return " ".join([f"`{model}`", *changes])
+
+
+def _text(key: Mapping[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True)
+
+
+def section(folder: Path, page: Path, pictures: Path) -> str:
+    """The tables and the figure of all races, and who is ahead; empty where there was none.
+
+    page: where the text goes. pictures: the folder that the figure is written into.
+    """
+    races = _by_race(standings(folder))
+    if not races:
+        return ""
+    write_figure(figure(races), pictures / "races")
+    link, picture = (
+        Path(os.path.relpath(path, page.parent)).as_posix()
+        for path in (folder, pictures / "races.png")
+    )
+    lines = [
+        "## At equal time\n",
+        _EXPLANATION.format(link=link),
+        "| set | CPU time | verdict |",
+        "| --- | --- | --- |",
+        *(
+            f"| {title(task)} | {minutes(budget)} | {verdict(each)} |"
+            for (task, budget), each in races.items()
+        ),
+        "",
+        f"![validation error over CPU time]({picture})\n",
+    ]
+    for (task, budget), each in races.items():
+        lines += [f"### {title(task)}, {minutes(budget)}\n", table(each)]
+    return "\n".join(lines)
+
+
+_EXPLANATION = """\
+Every network gets the same CPU time on one core and one recipe: start by fan-in, Fourier features
+of the positions, batches of four, Muon for all matrices, moving average of the weights, and one
+cycle whose last step ends the budget. Its rates are searched on validation data, five or more, a
+tenth of the budget each. The test data are read once for each seed. Data are those of tier `cpu`.
+
+`functional_operator` is our network, `funcattn` is functional attention as in the paper. `layers=3`
+and the like are changes to a network's own settings: its depth is fitted to the budget.
+`funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
+has all lines with seed, commit, machine, searched rates and curves.
+
+"Ahead" and "behind" are said where Welch's test on the logarithms of the seeds' errors gives
+p < 0.05; "undecided" where it does not, or where one of the two has a single seed.
+"""
+
+
+def title(task: str) -> str:
+    """A task in words."""
+    return {"darcy_notch": "Darcy with a notch", "navier_stokes": "Navier-Stokes"}.get(
+        task, task.replace("_", " ").capitalize()
+    )
+
+
+def minutes(budget: float) -> str:
+    """A budget in words.
+
+    >>> minutes(120.0), minutes(90.0)
+    ('2 min', '1.5 min')
+    """
+    return f"{budget / 60:g} min"
+
+
+def verdict(each: Sequence[Standing]) -> str:
+    """Who leads, and whether our network and the paper's are surely before or behind.
+
+    each: the standings of one race, the best first.
+    """
+    leader = each[0]
+    words = []
+    for model, name in ((OURS, "our network"), (PAPERS, "functional attention as in the paper")):
+        own = next((s for s in each if s.model == model), None)
+        if own is None:
+            words.append(f"{name} has no run")
+            continue
+        other = next((s for s in each if s.model != model), None)
+        if other is None:
+            words.append(f"{name} ran alone")
+        elif own is leader:
+            sure, ratio = _sure(own, other, "ahead"), other.mean / own.mean
+            words.append(f"{name} first ({sure}): {other.name} has {ratio:.3g} times its error")
+        else:
+            sure, ratio = _sure(own, leader, "behind"), own.mean / leader.mean
+            words.append(f"{name} has {ratio:.3g} times the error of {leader.name} ({sure})")
+    return "; ".join(words)
+
+
+def _sure(a: Standing, b: Standing, word: str) -> str:
+    """The word where the seeds allow it."""
+    if min(len(a.runs), len(b.runs)) < 2:
+        return "undecided: one seed"
+    from scipy import stats
+
+    logs = [[math.log(error) for error in s.errors] for s in (a, b)]
+    probability = float(stats.ttest_ind(*logs, equal_var=False).pvalue)
+    return word if probability < _CERTAIN else f"undecided: p = {probability:.2g}"
+
+
+def table(each: Sequence[Standing]) -> str:
+    """The standings of one race, the best first."""
+    elsewhere = all("test_elsewhere" in run for s in each for run in s.runs)
+    heads = [
+        "network",
+        "test error, %",
+        "over the least",
+        "parameters",
+        "memory, MB",
+        "steps",
+        "rate",
+    ]
+    if elsewhere:
+        heads.insert(2, f"on {_elsewhere(each)}, %")
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for s in each:
+        cells = [
+            s.name,
+            _numbers(s.errors),
+            f"{s.mean / each[0].mean:.3g}",
+            f"{s.runs[0]['parameters']:,}",
+            f"{s.step['megabytes']:,.0f}",
+            f"{s.runs[0]['steps']:,}",
+            f"x {s.runs[0]['key']['factor']:g}",
+        ]
+        if elsewhere:
+            cells.insert(2, _numbers([run["test_elsewhere"]["test"] for run in s.runs]))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _elsewhere(each: Sequence[Standing]) -> str:
+    """Which other grid the test samples were read on too."""
+    return {"darcy": "the grid of 43 x 43", "burgers": "256 points"}[each[0].task]
+
+
+def _numbers(errors: Sequence[float]) -> str:
+    """Percent: mean, standard deviation and number of seeds.
+
+    >>> _numbers([0.0222]), _numbers([0.01, 0.012])
+    ('2.22 (1)', '1.1 ± 0.14 (2)')
+    """
+    spread = f" ± {100 * statistics.stdev(errors):.2g}" if len(errors) > 1 else ""
+    return f"{100 * statistics.fmean(errors):.3g}{spread} ({len(errors)})"
+
+
+def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
+    """Validation error of the averaged weights over CPU time, at the largest budget of a task."""
+    largest = {task: each for (task, _), each in races.items()}
+    columns = 2
+    rows = math.ceil(len(largest) / columns)
+    drawn = Figure(figsize=(10.8, 3.1 * rows), layout="constrained")
+    axes = drawn.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes[len(largest) :]:
+        axis.set_axis_off()
+    for axis, (task, each) in zip(axes, largest.items(), strict=False):
+        for rank, s in enumerate(each):
+            if rank >= _DRAWN and s.model not in (OURS, PAPERS):
+                continue
+            times, errors = zip(*s.runs[0]["curve"], strict=True)
+            own = {OURS: ("#d1660a", 2.4), PAPERS: ("#2463b0", 2.0)}.get(s.model)
+            colour, width = own or (f"{0.25 + 0.09 * rank:.2f}", 1.2)
+            axis.plot(
+                times,
+                [100 * e for e in errors],
+                color=colour,
+                linewidth=width,
+                marker="os^DvPX"[rank % 7],
+                markersize=4,
+                label=s.name.replace("`", ""),
+            )
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.set(title=title(task), xlabel="CPU seconds", ylabel="validation error, %")
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend(fontsize=7, frameon=False)
+    return drawn
+
+
+def _by_race(found: Sequence[Standing]) -> dict[tuple[str, float], list[Standing]]:
+    races: dict[tuple[str, float], list[Standing]] = {}
+    for standing in found:
+        races.setdefault((standing.task, standing.budget), []).append(standing)
+    return races

@@ -1,0 +1,117 @@
+"""Who is ahead at equal time, from lines of races."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from funcattn.experiments.engine.races import section, standings, table, verdict
+from funcattn.training.race import RATE_FACTORS, SHARED, Records
+from funcattn.training.settings import default_settings
+
+SOME_RATES = {factor: 1.0 if factor == 0.5 else 2.0 for factor in RATE_FACTORS}
+
+
+def write_race(
+    folder: Path,
+    model: str,
+    errors: list[float],
+    *,
+    task: str = "darcy",
+    network: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
+    rates: dict[float, float] = SOME_RATES,
+    factor: float = 0.5,
+    budget: float = 120.0,
+) -> None:
+    """Lines as a race writes them, with given errors."""
+    settings: dict[str, Any] = asdict(default_settings(task, "cpu", "modern", model))
+    for unused in ("seed", "checkpoint_seconds"):
+        settings.pop(unused, None)
+    settings["optimisation"] = {k: v for k, v in asdict(SHARED).items() if k != "epochs"}
+    settings["network"].update(network or {})
+    settings["data"].update(data or {})
+    known = {"task": task, "recipe": "shared", "settings": settings}
+    records = Records(folder / f"{task}.jsonl")
+    records.piece({"piece": "unit"}, lambda: {"seconds": 1.0})
+    records.piece({"piece": "step", **known}, lambda: {"megabytes": 12.0, "parameters": 1000})
+    known["budget"] = budget
+    for each, error in rates.items():
+        records.piece(
+            {"piece": "rate", **known, "factor": each}, lambda error=error: {"validation": error}
+        )
+    for seed, error in enumerate(errors):
+        line = {
+            "test": error,
+            "steps": 500,
+            "parameters": 1000,
+            "curve": [[budget / 2, 2 * error], [budget, error]],
+        }
+        records.piece(
+            {"piece": "run", **known, "factor": factor, "seed": seed}, lambda line=line: line
+        )
+
+
+def test_networks_stand_in_the_order_of_their_mean_errors(tmp_path: Path) -> None:
+    write_race(tmp_path, "fno", [0.03, 0.01])
+    write_race(tmp_path, "transolver", [0.05], network={"layers": 3})
+    write_race(tmp_path, "functional_operator", [0.01, 0.012])
+    names = [s.name for s in standings(tmp_path)]
+    assert names == ["`functional_operator`", "`fno`", "`transolver` layers=3"]
+    rows = table(standings(tmp_path)).splitlines()
+    assert rows[2].startswith("| `functional_operator` | 1.1 ± 0.14 (2) | 1 | 1,000 | 12 | 500 |")
+    assert rows[3].startswith("| `fno` | 2 ± 1.4 (2) | 1.82 |")
+
+
+def test_what_is_not_as_today_does_not_count(tmp_path: Path) -> None:
+    write_race(tmp_path, "fno", [0.01], factor=2.0)  # a rate that the search does not take
+    write_race(tmp_path, "flare", [0.01], rates={0.5: 1.0})  # a search that was not finished
+    write_race(tmp_path, "lno", [0.01], data={"train": 7})
+    write_race(tmp_path, "lsm", [0.01], network={"gone": 3})
+    write_race(tmp_path, "transolver", [0.01])
+    assert [s.name for s in standings(tmp_path)] == ["`transolver`"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        ([0.010, 0.0101, 0.0102], [0.02, 0.0201, 0.0202], "our network first (ahead)"),
+        ([0.010, 0.0101, 0.03], [0.02, 0.01, 0.0202], "our network first (undecided: p = "),
+        ([0.010], [0.02, 0.0201], "our network first (undecided: one seed)"),
+        ([0.04, 0.041], [0.02, 0.0201], "2.02 times the error of `fno` (behind)"),
+    ],
+)
+def test_a_verdict_needs_seeds_that_differ(
+    tmp_path: Path, ours: list[float], theirs: list[float], words: str
+) -> None:
+    write_race(tmp_path, "fno", theirs)
+    write_race(tmp_path, "functional_operator", ours)
+    said = verdict(standings(tmp_path))
+    assert words in said
+    assert "functional attention as in the paper has no run" in said
+
+
+def test_the_section_has_a_table_for_each_race_and_a_picture(tmp_path: Path) -> None:
+    races, page, pictures = tmp_path / "races", tmp_path / "docs" / "p.md", tmp_path / "pictures"
+    assert section(races, page, pictures) == ""
+    for budget in (120.0, 480.0):
+        write_race(races, "funcattn", [0.02], budget=budget)
+        write_race(races, "fno", [0.03], budget=budget, task="pipe")
+    text = section(races, page, pictures)
+    for heading in ("### Darcy, 2 min", "### Darcy, 8 min", "### Pipe, 2 min", "### Pipe, 8 min"):
+        assert heading in text
+    assert "](../pictures/races.png)" in text
+    assert (pictures / "races.png").stat().st_size > 10_000
+    assert "functional attention as in the paper ran alone" in text
+
+
+def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
+    write_race(tmp_path, "fno", [0.03, 0.01])
+    path = tmp_path / "darcy.jsonl"
+    lines = path.read_text().splitlines()
+    changed = json.loads(lines[-1])
+    changed["test"] = 1e-9
+    path.write_text("\n".join([*lines[:-1], json.dumps(changed)]))
+    assert [s.errors for s in standings(tmp_path)] == [[0.03]]
