@@ -9,7 +9,6 @@ from funcattn.trust import checks
 from funcattn.trust.audit import audit, write_audit
 from funcattn.trust.checks import THRESHOLDS, Examined, darcy_residual
 from funcattn.trust.subject import FRESH
-from funcattn.trust.symmetries import SYMMETRIES
 
 
 @pytest.mark.usefixtures("as_a_user")
@@ -65,35 +64,6 @@ def test_a_network_that_grows_with_the_points_fails(untrained, monkeypatch):
 
     monkeypatch.setattr(type(subject), "predictions", all_pairs)
     assert checks.cost(Examined(subject, samples), sizes=(1, 2, 4)).outcome == "fails"
-
-
-@pytest.mark.parametrize("name", ["darcy", "burgers", "navier_stokes", "elasticity", "pipe"])
-def test_a_symmetry_is_one_of_the_solver(name, untrained):
-    """Applied twice (a shift: four times) it is the sample again, and the law of the data holds."""
-    subject = untrained(name)
-    sample = subject.splits.train[0]
-    for words, moved in SYMMETRIES[name].items():
-        there = moved(sample)
-        back = moved(there)
-        if "shifted" in words:
-            back = moved(moved(back))
-        for part in ("positions", "values", "target"):
-            mine, theirs = getattr(sample, part), getattr(back, part)
-            if mine is not None:
-                torch.testing.assert_close(mine, theirs)
-        changed = [
-            not torch.equal(getattr(sample, part), getattr(there, part))
-            for part in ("positions", "values")
-            if getattr(sample, part) is not None
-        ]
-        assert any(changed)
-
-
-def test_mirrored_permeability_has_the_mirrored_pressure():
-    a = darcy.sample(nodes=17, rng=np.random.default_rng(0))["permeability"]
-    u = darcy.solve(a)
-    np.testing.assert_allclose(darcy.solve(a[::-1].copy()), u[::-1], rtol=1e-6)
-    np.testing.assert_allclose(darcy.solve(a.T.copy()), u.T, rtol=1e-6)
 
 
 def test_the_residual_sees_what_is_no_solution():

@@ -27,6 +27,7 @@ from funcattn.settings import (
     changed,
 )
 from funcattn.tasks.losses import relative_l2
+from funcattn.tasks.symmetries import Symmetry
 
 Data = TypeVar("Data", bound=DataSettings, covariant=True, default=DataSettings)
 AnyTask = TypeVar("AnyTask", bound="type[Task[Any]]")
@@ -129,6 +130,8 @@ class Task(ABC, Generic[Data]):
     headline: ClassVar[str] = "relative_l2"
     """The metric by which the epoch is chosen."""
     larger_is_better: ClassVar[bool] = False
+    symmetries: ClassVar[Mapping[str, Symmetry]] = {}
+    """Of the equation, by what they do."""
     weighted: ClassVar[bool] = False
     """Whether samples come with quadrature weights of their grid, so that predictions need them."""
     normalised: ClassVar[frozenset[Side]] = frozenset()

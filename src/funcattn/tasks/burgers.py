@@ -22,6 +22,7 @@ from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_l2, relative_periodic_derivative
 from funcattn.tasks.solved import LINE, NestedGridData, OnGrid
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import reversed_circle, shifted
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ class Burgers(OnGrid[BurgersData]):
     data_settings = BurgersData
     arrays: ClassVar = {"initial": LINE, "final": LINE}
     layout: ClassVar = BURGERS
+    symmetries: ClassVar = {
+        "shifted": shifted({0: 1}),
+        "mirrored, with the other sign": reversed_circle,
+    }
     normalised: ClassVar = BOTH
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {

@@ -20,6 +20,7 @@ from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_gradient, relative_l2
 from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import exchanged, mirrored
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Darcy(OnGrid[DarcyData]):
     data_settings = DarcyData
     arrays: ClassVar = {"permeability": PLANE, "pressure": PLANE}
     layout: ClassVar = DARCY
+    symmetries: ClassVar = {
+        "mirrored along x": mirrored(0),
+        "mirrored along y": mirrored(1),
+        "x and y exchanged": exchanged,
+    }
     normalised: ClassVar = BOTH
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {

@@ -23,6 +23,7 @@ from funcattn.tasks.base import BOTH, Changes, register_task
 from funcattn.tasks.losses import relative_l2
 from funcattn.tasks.solved import LINE, NestedGridData, OnGrid
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import mirrored
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class DarcyNotch(OnGrid[DarcyNotchData]):
     data_settings = DarcyNotchData
     arrays: ClassVar = {"boundary": LINE, "solution": ("y", "x")}
     layout: ClassVar = DARCY_NOTCH
+    symmetries: ClassVar = {"mirrored along x": mirrored(0)}
     normalised: ClassVar = BOTH
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {

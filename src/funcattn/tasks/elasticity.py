@@ -22,6 +22,7 @@ from funcattn.settings import DataSettings, Profile
 from funcattn.tasks.base import Changes, register_task
 from funcattn.tasks.solved import Solved
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import mirrored_points
 
 
 @register_task
@@ -33,6 +34,7 @@ class Elasticity(Solved[DataSettings]):
     problem = Problem(2, (), (Field("von Mises stress"),), points=972)
     arrays: ClassVar = {"points": ("points", "coordinates"), "stress": ("points",)}
     layout: ClassVar = ELASTICITY
+    symmetries: ClassVar = {"mirrored along x": mirrored_points(0, 0.5)}
     normalised: ClassVar = frozenset({"output"})
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {

@@ -22,6 +22,7 @@ from funcattn.tasks.in_time import Autoregressive
 from funcattn.tasks.losses import relative_l2
 from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import reversed_vorticity, shifted
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class NavierStokes(Autoregressive[NavierStokesData], OnGrid[NavierStokesData]):
     data_settings = NavierStokesData
     arrays: ClassVar = {"vorticity": ("frames", *PLANE)}
     layout: ClassVar = NAVIER_STOKES
+    # The force sin(2 pi (x + y)) + cos(2 pi (x + y)) stays where it is.
+    symmetries: ClassVar = {
+        "shifted along the diagonal": shifted({0: 1, 1: -1}),
+        "x and y exchanged, half a period, with the other sign": reversed_vorticity,
+    }
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {
             "network": {"width": 256, "bases": 32, "lattice": 8, "reach": 1 / 64},

@@ -21,6 +21,7 @@ from funcattn.settings import Profile
 from funcattn.tasks.base import Changes, Portrait, register_task
 from funcattn.tasks.solved import PLANE, NestedGridData, OnGrid
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import mirrored_channel
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Pipe(OnGrid[PipeData]):
     data_settings = PipeData
     arrays: ClassVar = {"x": PLANE, "y": PLANE, "flow": ("channels", *PLANE)}
     layout: ClassVar = PIPE
+    symmetries: ClassVar = {"upside down": mirrored_channel}
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {
             "network": {"reach": 1 / 128},

@@ -19,12 +19,14 @@ from funcattn.arrays import Array
 from funcattn.data import Recipe, Sample
 from funcattn.data.public_layouts import PLASTICITY
 from funcattn.pde import plasticity
+from funcattn.pde.plasticity_block import LENGTH
 from funcattn.problem import Field, Problem
 from funcattn.settings import Profile
 from funcattn.tasks.base import Changes, Portrait, register_task
 from funcattn.tasks.in_time import Timed
 from funcattn.tasks.solved import LINE, PLANE, GridData, OnGrid
 from funcattn.tasks.splitting import Part
+from funcattn.tasks.symmetries import mirrored_block
 
 CELLS = (100, 30)
 """Of the benchmark's material grid, along the block and down."""
@@ -79,6 +81,7 @@ class Plasticity(Timed[PlasticityData], OnGrid[PlasticityData]):
     data_settings = PlasticityData
     arrays: ClassVar = {"die": LINE, "motion": (*PLANE, "frames", "channels")}
     layout: ClassVar = PLASTICITY
+    symmetries: ClassVar = {"mirrored along x": mirrored_block(LENGTH)}
     normalised: ClassVar = frozenset({"input"})
     profiles: ClassVar[Mapping[Profile, Changes]] = {
         "paper": {

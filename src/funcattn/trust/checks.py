@@ -19,7 +19,6 @@ from funcattn.bench.memory import peak_rise
 from funcattn.data import Sample, collate, trapezoid_weights
 from funcattn.tasks.own import rows_of_sample
 from funcattn.trust.subject import Subject
-from funcattn.trust.symmetries import SYMMETRIES
 
 Outcome = Literal["passes", "fails", "not applicable"]
 THRESHOLDS: Mapping[str, float] = {
@@ -37,6 +36,8 @@ THRESHOLDS: Mapping[str, float] = {
     "cost": 1.3,
     "same": 1e-5,
 }
+_SHARE = 0.25
+"""Of the period, how far samples are shifted."""
 NOISE = 0.01
 """Deviation of the noise over that of the input."""
 
@@ -257,12 +258,12 @@ def symmetries(examined: Examined) -> Check:
         "Samples that a symmetry of the equation makes from others are as good. The mean error on "
         f"them may be {limit:g} times that on the others."
     )
-    title, known = "Symmetries", SYMMETRIES.get(examined.subject.task.name, {})
+    title, known = "Symmetries", examined.subject.task.symmetries
     if not known:
         return not_applicable(title, asked, "no symmetry of this task is known to the audit")
     rows, found = [("none", f"{examined.base:.4g}", "1.00")], {}
     for name, moved in known.items():
-        error = float(examined.subject.errors([moved(s) for s in examined.samples]).mean())
+        error = float(examined.subject.errors([moved(s, _SHARE) for s in examined.samples]).mean())
         found[name] = error / examined.base
         rows.append((name, f"{error:.4g}", f"{found[name]:.2f}"))
     worst = max(found, key=lambda name: found[name])
