@@ -32,7 +32,7 @@ def burgers(made: Any) -> Any:
 
 def test_the_markdown_table(burgers: Any) -> None:
     assert markdown_table(burgers) == (
-        "|  | Error: paper | Error: ours |\n"
+        "|  | Error: paper | Error: here |\n"
         "| --- | --- | --- |\n"
         "| FNO | 1.195 | 20 (1) |\n"
         "| Galerkin | 1.175 | 30 (1)* |\n"

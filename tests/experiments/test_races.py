@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from funcattn.experiments import EXPERIMENTS
+from funcattn.experiments.engine.pages import write_results
 from funcattn.experiments.engine.races import section, standings, table, verdict
 from funcattn.training.race import RATE_FACTORS, SHARED, Records
 from funcattn.training.settings import default_settings
@@ -45,6 +47,7 @@ def write_race(
     for seed, error in enumerate(errors):
         line = {
             "test": error,
+            "validation": error,
             "steps": 500,
             "parameters": 1000,
             "curve": [[budget / 2, 2 * error], [budget, error]],
@@ -95,11 +98,11 @@ def test_a_verdict_needs_seeds_that_differ(
 
 def test_the_section_has_a_table_for_each_race_and_a_picture(tmp_path: Path) -> None:
     races, page, pictures = tmp_path / "races", tmp_path / "docs" / "p.md", tmp_path / "pictures"
-    assert section(races, page, pictures) == ""
+    assert section(standings(races), races, page, pictures) == ""
     for budget in (120.0, 480.0):
         write_race(races, "funcattn", [0.02], budget=budget)
         write_race(races, "fno", [0.03], budget=budget, task="pipe")
-    text = section(races, page, pictures)
+    text = section(standings(races), races, page, pictures)
     for heading in ("### Darcy, 2 min", "### Darcy, 8 min", "### Pipe, 2 min", "### Pipe, 8 min"):
         assert heading in text
     assert "](../pictures/races.png)" in text
@@ -115,3 +118,19 @@ def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
     changed["test"] = 1e-9
     path.write_text("\n".join([*lines[:-1], json.dumps(changed)]))
     assert [s.errors for s in standings(tmp_path)] == [[0.03]]
+
+
+def test_races_decide_a_claim_that_runs_leave_open(made: Any, tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["darcy_notch"]
+    write_race(tmp_path / "races", "funcattn", [0.02, 0.022], task="darcy_notch")
+    write_race(tmp_path / "races", "wno", [0.06], task="darcy_notch", network={"layers": 2})
+    write_race(tmp_path / "races", "wno", [0.05], task="darcy_notch")
+    page = tmp_path / "results.md"
+    write_results([made.outcome(experiment)], page, tmp_path / "experiments")
+    text = page.read_text()
+    assert (
+        "functional attention 30 % below WNO on Darcy with a notch: holds; the error of WNO is "
+        "2.38 times that of Functional attention (at equal time, 2 min, 1 seed)"
+    ) in text
+    assert "| WNO | 0.92 | at equal time |" in text
+    assert "| MWT | 0.87 | not run |" in text

@@ -89,10 +89,10 @@ class Claim(ABC):
     def decided(
         self, outcome: "Outcome", holds: bool, details: str, used: Sequence[Numbers]
     ) -> Verdict:
-        """The verdict, with the tier and the number of seeds of the entries that it used."""
+        """The verdict, with whence and how many seeds the entries have that it used."""
         seeds = min(len(numbers.values) for numbers in used)
         old = "" if all(n.current for n in used) else ", by older code"
-        where = f"tier {outcome.tier}, {seeds} {'seed' if seeds == 1 else 'seeds'}{old}"
+        where = f"{outcome.whence}, {seeds} {'seed' if seeds == 1 else 'seeds'}{old}"
         return Verdict(self.text, "holds" if holds else "does not hold", f"{details} ({where})")
 
 
@@ -153,6 +153,11 @@ class Outcome:
     bench: Path
     """What `funcattn bench` measured."""
     _looked_up: dict[tuple[str, str], Numbers | None] = field(default_factory=dict, init=False)
+
+    @property
+    def whence(self) -> str:
+        """Where its numbers come from, in words."""
+        return f"tier {self.tier}"
 
     def found(self, trial: Trial) -> list[Result]:
         """The results of a trial, one per seed."""

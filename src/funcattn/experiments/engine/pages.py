@@ -5,7 +5,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from funcattn.experiments.engine.experiment import Experiment, Numbers, Outcome
+from funcattn.experiments.engine.experiment import Claim, Experiment, Numbers, Outcome, Verdict
+from funcattn.experiments.engine.races import Raced, Standing, standings
 from funcattn.experiments.engine.races import section as races_section
 from funcattn.experiments.engine.trial import NotYet, Trial
 from funcattn.files import write_text
@@ -33,17 +34,23 @@ ahead.
 **Entries.** An entry is the mean over the seeds ± their standard deviation, with the number of
 seeds in brackets. The best of our entries is bold. `*` marks results of older code that gave other
 numbers than today's; `funcattn reproduce --check` tests that with short runs. "Not run" means that
-the run can be started, "not yet" that the package lacks the method or one of its settings. Columns
-without a run are left out here; all columns are in [tables]({link}/tables).
+the run can be started, "at equal time" that the method has run in the races above instead, "not
+yet" that the package lacks the method or one of its settings. Columns without a run are left out
+here; all columns are in [tables]({link}/tables).
 
-**Claims.** "5 of 15 other methods have a run" counts the methods that were run here. A method that
-the paper does not have counts like any other.
+**Claims.** Where runs of equal epochs do not decide a claim, the races do, and the line says so.
+"5 of 15 other methods have a run" counts the methods that were run here. A method that the paper
+does not have counts like any other. "Functional attention" in these lines is that of the paper.
 """
 
 
-def markdown_table(outcome: Outcome, columns: Sequence[str] | None = None) -> str:
-    """The paper's numbers beside ours, in some columns or in all."""
-    experiment = outcome.experiment
+def markdown_table(
+    outcome: Outcome,
+    columns: Sequence[str] | None = None,
+    raced: Sequence[Standing] = (),
+) -> str:
+    """The paper's numbers beside those of here, in some columns or in all."""
+    experiment, races = outcome.experiment, _at_equal_time(outcome, raced)
     columns = [*experiment.columns] if columns is None else columns
     heads = [
         f"{experiment.columns[column].title}: {who}"
@@ -56,7 +63,12 @@ def markdown_table(outcome: Outcome, columns: Sequence[str] | None = None) -> st
         cells = [name]
         for column in columns:
             numbers = outcome.numbers(row, column)
-            text = _numbers(numbers, "±") if numbers else _short(outcome.why_not(row, column))
+            if numbers:
+                text = _numbers(numbers, "±")
+            elif races.numbers(row, column):
+                text = "at equal time"
+            else:
+                text = _short(outcome.why_not(row, column))
             ours = f"**{text}**" if best.get(column) == row else text
             cells += _beside(experiment, row, column, ours)
         lines.append(_line(cells))
@@ -107,14 +119,16 @@ def write_results(
     shown = {name: _shown(tiers) for name, tiers in by_name.items()}
     link = Path(os.path.relpath(folder, page.parent)).as_posix()
     name_of_folder = "/".join(part for part in Path(link).parts if part not in ("..", ".")) or "."
+    races = folder.parent / "races"
+    raced = standings(races)
     sections = [
         _INTRODUCTION.format(folder=name_of_folder, link=link),
-        races_section(folder.parent / "races", page, folder / "pictures"),
-        _summary([outcome for tiers in shown.values() for outcome in tiers]),
+        races_section(raced, races, page, folder / "pictures"),
+        _summary([outcome for tiers in shown.values() for outcome in tiers], raced),
     ]
     for name, tiers in shown.items():
         on_experiment(name)
-        sections.append(_section(tiers, page, folder))
+        sections.append(_section(tiers, raced, page, folder))
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n".join(section for section in sections if section))
 
@@ -130,9 +144,30 @@ def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
     return sorted(shown, key=tiers.index) if results[shown[0].tier] else list(tiers[-1:])
 
 
-def _summary(shown: Sequence[Outcome]) -> str:
+def _verdict(claim: Claim, outcome: Outcome, raced: Sequence[Standing]) -> Verdict:
+    """By runs of equal epochs, and where these do not decide, at equal time."""
+    verdict = claim.verdict(outcome)
+    if verdict.holds != "not yet":
+        return verdict
+    other = claim.verdict(_at_equal_time(outcome, raced))
+    return verdict if other.holds == "not yet" else other
+
+
+def _at_equal_time(outcome: Outcome, raced: Sequence[Standing]) -> Raced:
+    return Raced(
+        outcome.experiment,
+        outcome.tier,
+        outcome.results,
+        outcome.queue,
+        outcome.cache,
+        outcome.bench,
+        standings=raced,
+    )
+
+
+def _summary(shown: Sequence[Outcome], raced: Sequence[Standing]) -> str:
     """How many of the paper's claims hold, and what the numbers say."""
-    verdicts = [(o.experiment, c.verdict(o)) for o in shown for c in o.experiment.claims]
+    verdicts = [(o.experiment, _verdict(c, o, raced)) for o in shown for c in o.experiment.claims]
     counts = [
         sum(verdict.holds == holds for _, verdict in verdicts)
         for holds in ("holds", "does not hold", "not yet")
@@ -165,7 +200,7 @@ def _anchor(experiment: Experiment) -> str:
     return "".join(kept).replace(" ", "-")
 
 
-def _section(tiers: Sequence[Outcome], page: Path, folder: Path) -> str:
+def _section(tiers: Sequence[Outcome], raced: Sequence[Standing], page: Path, folder: Path) -> str:
     """The section of one experiment, at the tiers that have results."""
     experiment = tiers[0].experiment
     parts = [f"## {_heading(experiment)}\n"]
@@ -179,12 +214,12 @@ def _section(tiers: Sequence[Outcome], page: Path, folder: Path) -> str:
             )
         if experiment.columns:
             filled = [c for c in experiment.columns if outcome.column_numbers(c)]
-            parts += [markdown_table(outcome, filled or None), _costs(outcome, filled)]
+            parts += [markdown_table(outcome, filled or None, raced), _costs(outcome, filled)]
             for suffix, table in (("md", markdown_table), ("tex", latex_table)):
                 path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, table(outcome))
-        parts.append(_verdicts(outcome))
+        parts.append(_verdicts(outcome, raced))
         parts += _pictures(outcome, page, folder / "pictures")
     parts.append("".join(f"- Note: {note}\n" for note in experiment.notes))
     return "\n".join(part for part in parts if part)
@@ -219,9 +254,9 @@ def _cost(outcome: Outcome, trial: Trial | NotYet | None) -> str:
     return f"{results[0].line['parameters']:,}, {minutes:.1f} min"
 
 
-def _verdicts(outcome: Outcome) -> str:
+def _verdicts(outcome: Outcome, raced: Sequence[Standing]) -> str:
     """One line for each claim that is decided, and one for all that are not."""
-    verdicts = [claim.verdict(outcome) for claim in outcome.experiment.claims]
+    verdicts = [_verdict(claim, outcome, raced) for claim in outcome.experiment.claims]
     lines = [f"- {verdict}\n" for verdict in verdicts if verdict.holds != "not yet"]
     undecided = [
         verdict.claim + (f" ({verdict.details})" if verdict.details else "")
@@ -281,7 +316,7 @@ def _numbers(numbers: Numbers, sign: str) -> str:
 def _sources(experiment: Experiment, column: str) -> list[str]:
     """Whose numbers a column has: some of the paper's numbers are only in its figures."""
     printed = any(experiment.printed(row, column) is not None for row in experiment.rows)
-    return ["paper", "ours"] if printed else ["ours"]
+    return ["paper", "here"] if printed else ["here"]
 
 
 def _beside(experiment: Experiment, row: str, column: str, ours: str) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from funcattn.experiments.engine.experiment import Numbers, Outcome
+from funcattn.experiments.engine.trial import Trial
 from funcattn.models import MODELS
 from funcattn.tasks import TASKS
 from funcattn.training.race import SHARED, Records, searched
@@ -45,6 +47,11 @@ class Standing:
     def errors(self) -> list[float]:
         """Test errors of the seeds."""
         return [run["test"] for run in self.runs]
+
+    @property
+    def validation(self) -> float:
+        """Validation error, mean over the seeds."""
+        return statistics.fmean(run["validation"] for run in self.runs)
 
     @property
     def mean(self) -> float:
@@ -127,16 +134,46 @@ def _name(task: str, settings: Mapping[str, Any]) -> str | None:
     return " ".join([f"`{model}`", *changes])
 
 
+@dataclass(frozen=True)
+class Raced(Outcome):
+    """An experiment with the numbers of races: equal time in place of equal epochs."""
+
+    budget: float = 120.0
+    standings: Sequence[Standing] = ()
+
+    @property
+    def whence(self) -> str:
+        """The budget."""
+        return f"at equal time, {minutes(self.budget)}"
+
+    def _numbers(self, row: str, column: str) -> Numbers | None:
+        """Of the network's settings, those with the least validation error count."""
+        trial, shown = self.experiment.trials.get((row, column)), self.experiment.columns[column]
+        if not isinstance(trial, Trial) or trial.changes:
+            return None
+        if shown.metric != f"test.{TASKS[trial.task].headline}":
+            return None
+        own = [
+            s
+            for s in self.standings
+            if (s.task, s.model, s.budget) == (trial.task, trial.model, self.budget)
+        ]
+        if not own:
+            return None
+        best = min(own, key=lambda s: s.validation)
+        return Numbers([shown.scale * error for error in best.errors], current=True)
+
+
 def _text(key: Mapping[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
 
 
-def section(folder: Path, page: Path, pictures: Path) -> str:
+def section(found: Sequence[Standing], folder: Path, page: Path, pictures: Path) -> str:
     """The tables and the figure of all races, and who is ahead; empty where there was none.
 
-    page: where the text goes. pictures: the folder that the figure is written into.
+    folder: of the races. page: where the text goes. pictures: where the figure is written.
     """
-    races = _by_race(standings(folder))
+    races = _by_race(found)
     if not races:
         return ""
     write_figure(figure(races), pictures / "races")
