@@ -25,7 +25,7 @@ FEW_SHOT = EXPERIMENTS["few_shot"]
 @pytest.fixture
 def burgers(made: Any) -> Any:
     """Three methods, one of them by older code and one with a single seed."""
-    errors = {("funcattn", "error"): [0.01, 0.012, 0.014], ("fno", "error"): [0.02]}
+    errors = {("funcattn", "error"): [0.0115, 0.012, 0.0125], ("fno", "error"): [0.02]}
     made.add(BURGERS.trials["galerkin", "error"], {"test": {"relative_l2": 0.03}}, code="old")
     return made.with_errors(BURGERS, errors)
 
@@ -37,7 +37,7 @@ def test_the_markdown_table(burgers: Any) -> None:
         "| FNO | 1.195 | 20 (1) |\n"
         "| Galerkin | 1.175 | 30 (1)* |\n"
         "| Transolver | 1.243 | not run |\n"
-        "| Functional attention | 1.081 | **12 ± 2 (3)** |\n"
+        "| Functional attention | 1.081 | **12 ± 0.5 (3)** |\n"
     )
 
 
@@ -48,7 +48,7 @@ def test_a_method_that_is_not_here_is_not_yet(made: Any) -> None:
 def test_the_latex_table(burgers: Any) -> None:
     lines = latex_table(burgers).splitlines()
     assert lines[0] == r"\begin{tabular}{lcc}"
-    assert r"Functional attention & 1.081 & \textbf{12 $\pm$ 2 (3)} \\" in lines
+    assert r"Functional attention & 1.081 & \textbf{12 $\pm$ 0.5 (3)} \\" in lines
     assert r"Transolver & 1.243 & -- \\" in lines
     assert lines[-1] == r"\end{tabular}"
 
@@ -94,8 +94,9 @@ def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
         "- functional attention first on Burgers: holds; the error of FNO is 1.67 times that of "
         "Functional attention; 2 of 3 other methods have a run (tier cpu, 1 seed, by older code)\n"
     ) in text
-    assert "- not decided yet: functional attention first on Darcy with a notch; " in text
-    assert "Of 3 claims, 1 hold here, 0 do not, and 2 are not decided yet." in text
+    assert "- waiting for runs: functional attention first on Darcy with a notch; " in text
+    assert "Of 3 claims, 1 hold here, 0 do not, 0 are undecided" in text
+    assert "and 2 wait for runs." in text
     assert (
         "Parameters, and minutes on one core:\n\n"
         "|  | per run |\n"

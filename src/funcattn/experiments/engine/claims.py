@@ -1,10 +1,10 @@
 """Kinds of claims, and how numbers decide them."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from funcattn.experiments.engine.certainty import doubt, probability
 from funcattn.experiments.engine.experiment import Claim, Numbers, Outcome, Verdict
 
 
@@ -34,12 +34,10 @@ def compared(quantity: str, name: str, ours: float, other: str, theirs: float) -
     return f"the {quantity} of {name} is {times(ours / theirs)} that of {other}"
 
 
-def _within_spread(a: Numbers, b: Numbers) -> str:
-    """A remark where the seeds differ by more than the two entries do."""
-    if min(len(a.values), len(b.values)) < 2:
-        return ""
-    within = abs(a.mean - b.mean) < math.hypot(a.spread, b.spread)
-    return ", a difference within the spread over the seeds" if within else ""
+def _doubt(a: Numbers, b: Numbers, known: Iterable[Numbers], factor: float = 1.0) -> str:
+    """Why a is perhaps b times a factor, or nothing."""
+    others = [numbers.values for numbers in known if numbers is not a and numbers is not b]
+    return doubt(probability(a.values, b.values, others, factor=factor))
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,12 @@ class First(Claim):
         details += f"; {len(entries)} of {asked} other methods have a run"
         theirs = entries[best].mean
         ahead = ours.mean > theirs if column.larger_is_better else ours.mean < theirs
-        return self.decided(outcome, ahead, details, [ours, *entries.values()])
+        why = _doubt(ours, entries[best], entries.values())
+        return self.decided(outcome, ahead, details, [ours, *entries.values()], why)
 
     def _compared(self, outcome: Outcome, ours: Numbers, row: str, theirs: Numbers) -> str:
         rows, column = outcome.experiment.rows, outcome.experiment.columns[self.column]
-        words = compared(column.quantity, rows[self.row], ours.mean, rows[row], theirs.mean)
-        return words + _within_spread(ours, theirs)
+        return compared(column.quantity, rows[self.row], ours.mean, rows[row], theirs.mean)
 
 
 @dataclass(frozen=True)
@@ -109,9 +107,9 @@ class Below(Claim):
         column, ours, theirs = max(pairs, key=lambda pair: pair[2].mean / pair[1].mean)
         rows, quantity = outcome.experiment.rows, outcome.experiment.columns[column].quantity
         details = compared(quantity, rows[self.row], ours.mean, rows[self.than], theirs.mean)
-        details += _within_spread(ours, theirs)
         holds = theirs.mean / ours.mean > self.factor
-        return self.decided(outcome, holds, details, [ours, theirs])
+        why = _doubt(theirs, ours, outcome.column_numbers(column).values(), self.factor)
+        return self.decided(outcome, holds, details, [ours, theirs], why)
 
 
 @dataclass(frozen=True)
@@ -144,9 +142,10 @@ class Near(Claim):
             details = f"{rows[best]} is the best"
         else:
             details = compared(quantity, rows[judged], mean(judged), rows[best], mean(best))
-            details += ", the best" + _within_spread(known[judged], known[best])
+            details += ", the best"
         holds = ratio - 1 <= self.within
-        return self.decided(outcome, holds, f"{details}; {settings}", [*known.values()])
+        why = _doubt(known[judged], known[best], known.values(), 1 + self.within)
+        return self.decided(outcome, holds, f"{details}; {settings}", [*known.values()], why)
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,10 @@ class Falls(Claim):
                 return self.not_yet(outcome, row, self.column)
             values.append(numbers)
         falls = all(a.mean > b.mean for a, b in pairwise(values))
-        return self.decided(outcome, falls, self._list(outcome, values), values)
+        doubts = [(_doubt(a, b, values), a.mean > b.mean) for a, b in pairwise(values)]
+        surely_not = any(not why and not lower for why, lower in doubts)
+        why = "" if surely_not else next((why for why, _ in doubts if why), "")
+        return self.decided(outcome, falls, self._list(outcome, values), values, why)
 
     def _list(self, outcome: Outcome, values: Sequence[Numbers]) -> str:
         names = outcome.experiment.rows

@@ -63,7 +63,8 @@ class Verdict:
     """What the numbers say about a claim."""
 
     claim: str
-    holds: Literal["holds", "does not hold", "not yet"]
+    holds: Literal["holds", "does not hold", "undecided", "not yet"]
+    """undecided: there are numbers, but seeds differ as much as they do."""
     details: str
 
     def __str__(self) -> str:
@@ -87,12 +88,17 @@ class Claim(ABC):
         return Verdict(self.text, "not yet", f"{name}: {why}" if why else "")
 
     def decided(
-        self, outcome: "Outcome", holds: bool, details: str, used: Sequence[Numbers]
+        self, outcome: "Outcome", holds: bool, details: str, used: Sequence[Numbers], doubt: str
     ) -> Verdict:
-        """The verdict, with whence and how many seeds the entries have that it used."""
+        """The verdict, with whence and how many seeds the entries have that it used.
+
+        doubt: why the numbers decide nothing, or nothing.
+        """
         seeds = min(len(numbers.values) for numbers in used)
         old = "" if all(n.current for n in used) else ", by older code"
         where = f"{outcome.whence}, {seeds} {'seed' if seeds == 1 else 'seeds'}{old}"
+        if doubt:
+            return Verdict(self.text, "undecided", f"{details} ({where}: {doubt})")
         return Verdict(self.text, "holds" if holds else "does not hold", f"{details} ({where})")
 
 

@@ -40,7 +40,9 @@ here; all columns are in [tables]({link}/tables).
 
 **Claims.** Where runs of equal epochs do not decide a claim, the races do, and the line says so.
 "5 of 15 other methods have a run" counts the methods that were run here. A method that the paper
-does not have counts like any other. "Functional attention" in these lines is that of the paper.
+does not have counts like any other. "Functional attention" in these lines is that of the paper. A
+claim is undecided where a t-test on the logarithms gives p > 0.05. The spread of the seeds is
+pooled over the entries of a column: an entry of one seed is taken to vary as its rivals do.
 """
 
 
@@ -170,13 +172,12 @@ def _summary(shown: Sequence[Outcome], raced: Sequence[Standing]) -> str:
     verdicts = [(o.experiment, _verdict(c, o, raced)) for o in shown for c in o.experiment.claims]
     counts = [
         sum(verdict.holds == holds for _, verdict in verdicts)
-        for holds in ("holds", "does not hold", "not yet")
+        for holds in ("holds", "does not hold", "undecided", "not yet")
     ]
     lines = [
         "## The paper's claims\n",
-        "Of {} claims, {} hold here, {} do not, and {} are not decided yet.\n".format(
-            len(verdicts), *counts
-        ),
+        "Of {} claims, {} hold here, {} do not, {} are undecided because seeds differ as much, "
+        "and {} wait for runs.\n".format(len(verdicts), *counts),
         "| claim | here | what the numbers say | section |",
         "| --- | --- | --- | --- |",
         *(
@@ -255,16 +256,16 @@ def _cost(outcome: Outcome, trial: Trial | NotYet | None) -> str:
 
 
 def _verdicts(outcome: Outcome, raced: Sequence[Standing]) -> str:
-    """One line for each claim that is decided, and one for all that are not."""
+    """One line for each claim that has numbers, and one for all that wait for them."""
     verdicts = [_verdict(claim, outcome, raced) for claim in outcome.experiment.claims]
     lines = [f"- {verdict}\n" for verdict in verdicts if verdict.holds != "not yet"]
-    undecided = [
+    waiting = [
         verdict.claim + (f" ({verdict.details})" if verdict.details else "")
         for verdict in verdicts
         if verdict.holds == "not yet"
     ]
-    if undecided:
-        lines.append(f"- not decided yet: {'; '.join(undecided)}\n")
+    if waiting:
+        lines.append(f"- waiting for runs: {'; '.join(waiting)}\n")
     return "".join(lines)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from funcattn.experiments.engine.certainty import doubt, probability
 from funcattn.experiments.engine.experiment import Numbers, Outcome
 from funcattn.experiments.engine.trial import Trial
 from funcattn.models import MODELS
@@ -22,8 +23,6 @@ from funcattn.viz.saving import write_figure
 
 OURS = "functional_operator"
 PAPERS = "funcattn"
-_CERTAIN = 0.05
-"""Two means of seeds differ where Welch's test gives a smaller probability."""
 _DRAWN = 6
 """Networks of a panel of the figure, the best first; ours and the paper's are there too."""
 
@@ -209,8 +208,8 @@ and the like are changes to a network's own settings: its depth is fitted to the
 `funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
 has all lines with seed, commit, machine, searched rates and curves.
 
-"Ahead" and "behind" are said where Welch's test on the logarithms of the seeds' errors gives
-p < 0.05; "undecided" where it does not, or where one of the two has a single seed.
+"Ahead" and "behind" are said where a t-test on the logarithms of the errors gives p < 0.05, with
+the spread of the seeds pooled over all networks of a race; "undecided" where it does not.
 """
 
 
@@ -246,23 +245,19 @@ def verdict(each: Sequence[Standing]) -> str:
         if other is None:
             words.append(f"{name} ran alone")
         elif own is leader:
-            sure, ratio = _sure(own, other, "ahead"), other.mean / own.mean
+            sure, ratio = _sure(own, other, each, "ahead"), other.mean / own.mean
             words.append(f"{name} first ({sure}): {other.name} has {ratio:.3g} times its error")
         else:
-            sure, ratio = _sure(own, leader, "behind"), own.mean / leader.mean
+            sure, ratio = _sure(own, leader, each, "behind"), own.mean / leader.mean
             words.append(f"{name} has {ratio:.3g} times the error of {leader.name} ({sure})")
     return "; ".join(words)
 
 
-def _sure(a: Standing, b: Standing, word: str) -> str:
+def _sure(a: Standing, b: Standing, each: Sequence[Standing], word: str) -> str:
     """The word where the seeds allow it."""
-    if min(len(a.runs), len(b.runs)) < 2:
-        return "undecided: one seed"
-    from scipy import stats
-
-    logs = [[math.log(error) for error in s.errors] for s in (a, b)]
-    probability = float(stats.ttest_ind(*logs, equal_var=False).pvalue)
-    return word if probability < _CERTAIN else f"undecided: p = {probability:.2g}"
+    others = [s.errors for s in each if s is not a and s is not b]
+    why = doubt(probability(a.errors, b.errors, others))
+    return f"undecided: {why}" if why else word
 
 
 def table(each: Sequence[Standing]) -> str:
