@@ -65,6 +65,9 @@ class Problem:
     """Whether observations at other points are an input."""
     periodic: bool = False
     """Whether space is a torus."""
+    coefficients: bool | None = None
+    """Whether input fields are coefficients of the equation, such as a permeability, rather than
+    places, loads or boundary values; None: not known."""
     lower: float | tuple[float, ...] = 0.0
     upper: float | tuple[float, ...] = 1.0
     """Corners of the box of space: one number for all axes, or one per axis."""

@@ -34,6 +34,8 @@ class NetworkSettings:
     }
     """Least and most of some settings, with those of the classes that this one is made from. Other
     whole numbers go from 1, other real ones from 0, to a million."""
+    before: ClassVar[Mapping[str, Any]] = {}
+    """Of settings that came later with another default: what runs had that do not name them."""
 
     def __post_init__(self) -> None:
         declared = [vars(kind).get("bounds", {}) for kind in reversed(type(self).__mro__)]

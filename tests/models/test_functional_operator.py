@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from funcattn.models import MODELS, build_model
-from funcattn.models.functional_operator import FunctionalOperator
+from funcattn.models.functional_operator import FunctionalOperator, FunctionalOperatorSettings
 from funcattn.nn.operator import (
     FourierMap,
     LocalStencil,
@@ -53,6 +53,29 @@ def test_only_the_last_block_solves_and_only_where_there_are_input_values() -> N
 
     assert metrics(inputs=1) == [False, False, True]
     assert metrics(inputs=0) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "metric", "solves"),
+    [
+        (None, None, True),
+        (True, None, True),
+        (False, None, False),
+        (False, True, True),
+        (True, False, False),
+    ],
+)
+def test_coefficients_have_a_metric_and_matrices_that_are_shared(
+    coefficients: bool | None, metric: bool | None, solves: bool
+) -> None:
+    problem = Problem(
+        2, (Field("a"),), (Field("u"),), grid=True, points=35, coefficients=coefficients
+    )
+    given = FunctionalOperatorSettings(**SMALL, metric=metric)
+    network = build_model("functional_operator", given, problem)
+    assert (MetricAttention in kinds(network)) == solves
+    shared = [m.rank is not None for m in network.modules() if isinstance(m, ModewiseMap)]
+    assert shared == [solves] * SMALL["layers"]
 
 
 @pytest.mark.parametrize("model", ["cloud", "grid", "torus"])

@@ -3,9 +3,10 @@
 Axes: b batch, n point, s space dimension, i input channel, o output channel, c width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -35,8 +36,8 @@ Branch = Callable[[int], nn.Module]
 
 
 _RANK = 16
-"""Matrices that those of the cosines are sums of, where fields are the input: with a matrix for
-each function the network learns its samples by heart. Geometries as the input need them all."""
+"""Matrices that those of the cosines are sums of beside a metric: with a matrix for each function
+the network learns coefficients by heart. Other inputs, and geometries, need them all."""
 
 
 class GridBlock(nn.Module):
@@ -65,7 +66,7 @@ class FunctionalOperator(StackedNetwork):
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
     (`FourierMap`), with a gate on a circle, elsewhere mode-wise maps of cosines (`ModewiseMap`), a
-    `LocalStencil` of fixed physical reach and, in the last block where there are input values, a
+    `LocalStencil` of fixed physical reach and, where asked for (`metric`), in the last block a
     `MetricAttention` of sines. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
@@ -80,8 +81,9 @@ class FunctionalOperator(StackedNetwork):
         and `mlp` of `PartitionAttention`). mlp_ratio: hidden over outer width at each point of a
         cloud.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
-        it carries. heads: coefficients of the metric, each for its part of the channels. reach: of
-        the stencils, as a fraction of the axis, one number or one per axis.
+        it carries. metric: for inputs that are coefficients of an equation; not on a torus, and not
+        without input values. heads: coefficients of the metric, each for its part of the channels.
+        reach: of the stencils, as a fraction of the axis, one number or one per axis.
     waves: of the Fourier features. lower, upper: corners of the box of positions.
 
     >>> cloud = FunctionalOperator(space=2, inputs=1, outputs=1, width=32, layers=2, bases=16)
@@ -105,6 +107,7 @@ class FunctionalOperator(StackedNetwork):
         latent_mlp: bool = True,
         mlp_ratio: float = 2.0,
         modes: int | Sequence[int] = 12,
+        metric: bool = True,
         heads: int = 1,
         reach: float | Sequence[float] = 1 / 32,
         waves: int = 32,
@@ -131,6 +134,7 @@ class FunctionalOperator(StackedNetwork):
                     f"modes: expected a positive number, or one for each of {space} axes, "
                     f"got {modes}"
                 )
+            metric = metric and inputs > 0
             self.blocks = nn.ModuleList()
             for layer in range(layers):
                 parts = branches or grid_branches(
@@ -138,8 +142,8 @@ class FunctionalOperator(StackedNetwork):
                     heads=heads,
                     reach=reach,
                     periodic=periodic,
-                    rank=_RANK if inputs else None,
-                    metric=inputs > 0 and layer == layers - 1,
+                    rank=_RANK if metric else None,
+                    metric=metric and layer == layers - 1,
                 )
                 made = [branch(width) for branch in parts]
                 self.blocks.append(GridBlock(width, made, gate=periodic and space == 1))
@@ -219,11 +223,17 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: hidden over outer width of the point-wise networks."""
     modes: int | None = None
     """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
+    metric: bool | None = None
+    """On grids that are no torus, with fields as the input: a metric in the last block, and
+    matrices of the functions that are sums of sixteen; None: unless the problem says that its
+    inputs are no coefficients of the equation."""
     heads: int = 1
     """On grids that are no torus: coefficients of the metric."""
     reach: float | tuple[float, ...] | None = None
     """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
     a thirty-second."""
+
+    before: ClassVar[Mapping[str, Any]] = {"metric": True}
 
 
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
@@ -241,6 +251,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
         modes=modes if settings.modes is None else settings.modes,
+        metric=problem.coefficients is not False if settings.metric is None else settings.metric,
         heads=settings.heads,
         reach=1 / 32 if settings.reach is None else settings.reach,
         lower=problem.lower,
@@ -265,6 +276,7 @@ MODELS.register(
             "bases": 32,
             "mlp_ratio": 2.0,
             "modes": None,
+            "metric": None,
             "heads": 1,
         },
         tiny={"width": 16, "layers": 2, "bases": 8, "modes": 4},

@@ -41,7 +41,7 @@ class Darcy(OnGrid[DarcyData]):
 
     name: ClassVar = "darcy"
     title: ClassVar = "Darcy flow: permeability to pressure on a square grid"
-    problem = Problem(2, (Field("permeability"),), (Field("pressure"),))
+    problem = Problem(2, (Field("permeability"),), (Field("pressure"),), coefficients=True)
     data_settings = DarcyData
     arrays: ClassVar = {"permeability": PLANE, "pressure": PLANE}
     layout: ClassVar = DARCY

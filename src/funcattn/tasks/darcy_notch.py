@@ -47,7 +47,7 @@ class DarcyNotch(OnGrid[DarcyNotchData]):
 
     name: ClassVar = "darcy_notch"
     title: ClassVar = "Darcy flow in a triangle with a notch: boundary values to pressure"
-    problem = Problem(2, (Field("boundary pressure"),), (Field("pressure"),))
+    problem = Problem(2, (Field("boundary pressure"),), (Field("pressure"),), coefficients=False)
     data_settings = DarcyNotchData
     arrays: ClassVar = {"boundary": LINE, "solution": ("y", "x")}
     layout: ClassVar = DARCY_NOTCH

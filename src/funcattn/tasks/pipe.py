@@ -37,7 +37,7 @@ class Pipe(OnGrid[PipeData]):
 
     name: ClassVar = "pipe"
     title: ClassVar = "Pipe: velocity in a winding channel, on a grid that follows it"
-    problem = Problem(2, (Field("place", 2),), (Field("velocity along x"),))
+    problem = Problem(2, (Field("place", 2),), (Field("velocity along x"),), coefficients=False)
     data_settings = PipeData
     arrays: ClassVar = {"x": PLANE, "y": PLANE, "flow": ("channels", *PLANE)}
     layout: ClassVar = PIPE

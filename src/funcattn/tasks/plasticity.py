@@ -76,6 +76,7 @@ class Plasticity(Timed[PlasticityData], OnGrid[PlasticityData]):
         (Field("die height", unit="mm"),),
         (Field("position", 2, "mm"), Field("displacement", 2, "mm")),
         time=True,
+        coefficients=False,
     )
     frames: ClassVar = 20
     data_settings = PlasticityData

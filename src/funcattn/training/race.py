@@ -255,7 +255,7 @@ class Records:
         """The line with this key; where there is none it is made and written."""
         wanted = json.loads(json.dumps(key))
         for line in self.lines:
-            if line.get("key") == wanted:
+            if chosen(line.get("key")) == chosen(wanted):
                 return line
         line = {"key": wanted, **make(), "command": _command(), **facts()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -372,6 +372,13 @@ def searched(error: Callable[[float], float], *, larger_is_better: bool = False)
     while (highest := max(cost)) == taken() and highest < _FURTHEST:
         look(2 * highest)
     return taken()
+
+
+def chosen(value: Any) -> Any:
+    """A key without what is None: settings that came later are the network's own choice."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: chosen(each) for name, each in value.items() if each is not None}
 
 
 def _command() -> str:

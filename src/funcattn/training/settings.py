@@ -84,7 +84,7 @@ def _of_today(settings: RunSettings, saved: Mapping[str, Any]) -> Mapping[str, A
     """What an earlier version kept of a run with these settings, as today's would."""
     network, data = saved.get("network", {}), saved.get("data", {})
     if isinstance(network, Mapping):
-        network = without_idle(type(settings.network), network)
+        network = without_idle(type(settings.network), {**settings.network.before, **network})
     if isinstance(data, Mapping):
         data = {**settings.data.before, **data}
     return {**saved, "network": network, "data": data}

@@ -5,7 +5,7 @@ import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from funcattn.experiments.engine.experiment import Numbers, Outcome
 from funcattn.experiments.engine.trial import Trial
 from funcattn.models import MODELS
 from funcattn.tasks import TASKS
-from funcattn.training.race import SHARED, Records, searched
+from funcattn.training.race import SHARED, Records, chosen, searched
 from funcattn.training.settings import default_settings
 from funcattn.viz.saving import write_figure
 
@@ -76,7 +76,7 @@ def standings(folder: Path) -> list[Standing]:
 def _of_task(task: str, lines: Sequence[Mapping[str, Any]]) -> list[Standing]:
     steps, groups = dict[str, Mapping[str, Any]](), dict[str, list[Mapping[str, Any]]]()
     for line in lines:
-        key = dict(line["key"])
+        key = chosen(line["key"])
         piece = key.pop("piece")
         if key.get("recipe") != "shared":
             continue
@@ -122,14 +122,19 @@ def _name(task: str, settings: Mapping[str, Any]) -> str | None:
     if model not in MODELS:
         return None
     today = asdict(default_settings(task, "cpu", "modern", model))
-    same_data = json.loads(json.dumps(today["data"])) == settings["data"]
-    recipe = {name: value for name, value in asdict(SHARED).items() if name != "epochs"}
-    if not same_data or recipe != settings["optimisation"]:
+    today = chosen(json.loads(json.dumps(today)))
+    recipe = chosen({name: value for name, value in asdict(SHARED).items() if name != "epochs"})
+    if (today["data"], recipe) != (settings["data"], settings["optimisation"]):
         return None
-    usual = json.loads(json.dumps(today["network"]))
-    if usual.keys() != settings["network"].keys():
+    known = {f.name for f in fields(MODELS[model].form(TASKS[task].problem).settings)}
+    usual, own = today["network"], settings["network"]
+    if not known >= own.keys():
         return None
-    changes = [f"{k}={v}" for k, v in settings["network"].items() if v != usual[k]]
+    changes = [
+        f"{name}={own.get(name)}"
+        for name in sorted(own.keys() | usual.keys())
+        if own.get(name) != usual.get(name)
+    ]
     return " ".join([f"`{model}`", *changes])
 
 
@@ -319,7 +324,9 @@ def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
         for rank, s in enumerate(each):
             if rank >= _DRAWN and s.model not in (OURS, PAPERS):
                 continue
-            times, errors = zip(*s.runs[0]["curve"], strict=True)
+            spent, errors = zip(*s.runs[0]["curve"], strict=True)
+            # Steps are what is counted: on a busy machine all of them take longer.
+            times = [s.budget * seconds / spent[-1] for seconds in spent]
             own = {OURS: ("#d1660a", 2.4), PAPERS: ("#2463b0", 2.0)}.get(s.model)
             colour, width = own or (f"{0.25 + 0.09 * rank:.2f}", 1.2)
             axis.plot(
