@@ -8,6 +8,7 @@ import torch
 from funcattn.data import Sample, Store
 from funcattn.settings import RunSettings, changed
 from funcattn.tasks import TASKS
+from funcattn.tasks.own import Given, Own, OwnData
 from funcattn.training.run import train
 from funcattn.training.settings import default_settings, saved_settings
 
@@ -62,3 +63,18 @@ def test_networks_train_on_it(heat: type, model: str, tmp_path: Path) -> None:
     torch.testing.assert_close(sample.target[:, 0].mean(), sample.values[:, 0].mean())
     record = train(settings, tmp_path / "run", store=Store(tmp_path)).record
     assert 0 < record["test"]["relative_l2"] < 0.7  # 1 is the error of no prediction at all
+
+
+@pytest.mark.parametrize(
+    ("inputs", "coefficients"),
+    [
+        ((), False),
+        ((Given("speed", "parameter"),), False),
+        ((Given("speed", "parameter"), Given("stiffness")), None),
+    ],
+)
+def test_numbers_of_a_case_are_no_coefficients_and_fields_may_be(
+    inputs: tuple[Given, ...], coefficients: bool | None
+) -> None:
+    settings = RunSettings("own", data=OwnData(inputs=inputs, grid=True, points=9))
+    assert Own(settings).problem.coefficients is coefficients

@@ -175,6 +175,7 @@ class Own(Task[OwnData]):
             outputs,
             time=data.kind == "times",
             periodic=data.periodic,
+            coefficients=None if any(each.kind == "field" for each in data.inputs) else False,
             lower=-1.0,
             upper=1.0,
             grid=data.grid,
