@@ -22,6 +22,11 @@ _INTRODUCTION = """\
 hand. The results are JSON lines in [{folder}]({link}), each with its settings, seed,
 commit, machine, times and curves. `funcattn reproduce --list` shows what has been run, and
 `funcattn reproduce NAME --tier smoke|cpu|paper` runs more.
+"""
+_READING = """\
+## How to read the tables below
+
+They compare at equal epochs.
 
 **Tiers.** Tier `paper` is the paper's own configuration. Tier `cpu` is for two cores: smaller
 networks, fewer and smaller samples, fewer epochs, the same for all methods. It trains with Muon
@@ -32,7 +37,7 @@ errors of tier `cpu` cannot be compared with those of the paper. What can be com
 ahead.
 
 **Entries.** An entry is the mean over the seeds ± their standard deviation, with the number of
-seeds in brackets. The best of our entries is bold. `*` marks results of older code that gave other
+seeds in brackets. The best entry from here is bold. `*` marks results of older code that gave other
 numbers than today's; `funcattn reproduce --check` tests that with short runs. "Not run" means that
 the run can be started, "at equal time" that the method has run in the races above instead, "not
 yet" that the package lacks the method or one of its settings. Columns without a run are left out
@@ -126,6 +131,7 @@ def write_results(
     sections = [
         _INTRODUCTION.format(folder=name_of_folder, link=link),
         races_section(raced, races, page, folder / "pictures"),
+        _READING.format(link=link),
         _summary([outcome for tiers in shown.values() for outcome in tiers], raced),
     ]
     for name, tiers in shown.items():

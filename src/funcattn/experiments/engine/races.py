@@ -187,7 +187,6 @@ def section(found: Sequence[Standing], folder: Path, page: Path, pictures: Path)
     )
     lines = [
         "## At equal time\n",
-        _EXPLANATION.format(link=link),
         "| set | CPU time | verdict |",
         "| --- | --- | --- |",
         *(
@@ -195,6 +194,7 @@ def section(found: Sequence[Standing], folder: Path, page: Path, pictures: Path)
             for (task, budget), each in races.items()
         ),
         "",
+        _EXPLANATION.format(link=link),
         f"![validation error over CPU time]({picture})\n",
     ]
     for (task, budget), each in races.items():
