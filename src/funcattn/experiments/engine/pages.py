@@ -32,8 +32,9 @@ ahead.
 **Entries.** An entry is the mean over the seeds ± their standard deviation, with the number of
 seeds in brackets. The best of our entries is bold. `*` marks results of older code that gave other
 numbers than today's; `funcattn reproduce --check` tests that with short runs. "Not run" means that
-the run can be started, "not yet" that the package lacks the method or one of its settings. Columns
-without a run are left out here; all columns are in [tables]({link}/tables).
+the run can be started, "does not fit" that the network does not take such points or that the run is
+too long for the tier, "not yet" that the package lacks the method. Columns without a run are left
+out here; all columns are in [tables]({link}/tables).
 
 **Claims.** "5 of 15 other methods have a run" counts the methods that were run here. A method that
 the paper does not have counts like any other.
