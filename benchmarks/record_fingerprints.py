@@ -3,9 +3,9 @@
     python benchmarks/record_fingerprints.py [TASK or NETWORK ...]
 
 Repeats the short run of each network on each task of the paper's tables (of some tasks or networks
-only, if named). Where it gives the stored numbers, nothing changes, and the results stay valid. Where it
-gives other numbers, these replace the stored ones, and results by the older code are marked as
-such. Takes a few minutes.
+only, if named). Where it gives the stored numbers, nothing changes, and the results stay valid.
+Where it gives other numbers, these replace the stored ones, and results by the older code are
+marked as such. Takes a few minutes.
 """
 
 import json
