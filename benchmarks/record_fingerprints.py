@@ -1,11 +1,11 @@
 """Store the numbers by which results are judged, after a change of the numbers on purpose.
 
-    python benchmarks/record_fingerprints.py [TASK ...]
+    python benchmarks/record_fingerprints.py [TASK or NETWORK ...]
 
-Repeats the short run of each network on each task of the paper's tables (of some tasks only, if
-named). Where it gives the stored numbers, nothing changes, and the results stay valid. Where it
-gives other numbers, these replace the stored ones, and results by the older code are marked as
-such. Takes a few minutes.
+Repeats the short run of each network on each task of the paper's tables (of some tasks or networks
+only, if named). Where it gives the stored numbers, nothing changes, and the results stay valid.
+Where it gives other numbers, these replace the stored ones, and results by the older code are
+marked as such. Takes a few minutes.
 """
 
 import json
@@ -29,7 +29,7 @@ def main() -> None:
     runs = json.loads(FILE.read_text())["runs"] if FILE.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         for key, trial in trials.items():
-            if sys.argv[1:] and trial.task not in sys.argv[1:]:
+            if sys.argv[1:] and not {trial.task, trial.model} & set(sys.argv[1:]):
                 continue
             numbers = fingerprints.computed(trial, Store(Path(folder)))
             if key in runs:

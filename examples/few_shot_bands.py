@@ -67,4 +67,4 @@ for axis, i in zip(axes, range(3), strict=True):
     axis.plot(x[i], y[i], "k", label="truth")
     axis.plot(*observed[i].T, "o", label="observed")
 axes[0].legend(fontsize=8)
-assert 0.85 < covered < 0.95
+assert 0.85 < covered < 0.95  # 0.9 was asked for; the rest is chance over 200 functions

@@ -68,4 +68,4 @@ figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constr
 for axis, (title, field) in zip(axes, fields.items(), strict=True):
     axis.scatter(*x[0].T, c=field.flatten(), s=12, vmin=truth.min(), vmax=truth.max())
     axis.set_title(title)
-assert error < 0.15 < error_without
+assert error < 0.15 < error_without  # 0.098 and 0.41 where this was written; seeds are fixed

@@ -70,4 +70,4 @@ figure, axes = plt.subplots(1, 4, figsize=(11, 2.8), sharey=True, layout="constr
 for i, axis in enumerate(axes):
     axis.scatter(*x[0].T, c=B[0, 0, :, i], s=4)
     axis.set_title(f"basis function {i + 1}")
-assert difference < 1e-10
+assert difference < 1e-10  # doubles: rounding of some thousand operations, and nothing else

@@ -58,4 +58,4 @@ for row, name in zip(axes, new, strict=True):
         axis.plot(ours[name][0, :, frame], "--", color="C1", label="prediction")
         axis.set_title(f"{name}, frame {frame + 1}", fontsize=9)
 axes[0, 0].legend(fontsize=8)
-assert error < 0.2 < unchanged
+assert error < 0.1 < unchanged  # 0.047 where this was written; twice that for other machines

@@ -21,7 +21,12 @@ from funcattn.tasks import TASKS
 from funcattn.training.settings import default_settings
 
 ROOT = Path(__file__).parents[1]
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [
+    *sorted(ROOT.glob("*.md")),
+    *(ROOT / ".github").rglob("*.md"),
+    ROOT / "models" / "README.md",
+]
+TEXTS += sorted((ROOT / "docs").rglob("*.md"))
 PACKAGE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -71,7 +76,7 @@ def shell_lines(page: Path) -> list[str]:
     """The lines of a page's commands, without what is said about them."""
     lines = []
     for kind, text in blocks(page):
-        if kind == "":
+        if kind == "" and not text.startswith("src/funcattn/\n"):  # the plan of the house
             joined = text.replace("\\\n", " ")
             lines += [re.sub(r"(^|\s)#.*", "", line).strip() for line in joined.splitlines()]
     return [line for line in lines if line]
@@ -80,8 +85,6 @@ def shell_lines(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", of_kind(""))
 def test_commands_can_be_given(page: Path) -> None:
     for line in shell_lines(page):
-        if re.match(r"src/funcattn/$|\s*\w+(\.py|/)\s", line) or line.startswith("reads "):
-            return  # the plan of the house in CONTRIBUTING.md
         given(shlex.split(line))
 
 
@@ -134,6 +137,21 @@ def asked_of_the_command(words: list[str]) -> None:
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_blocks_are_of_a_kind_that_is_checked(page: Path) -> None:
     assert {kind for kind, _ in blocks(page)} <= {"", "python", "toml", "text"}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_block_is_hidden_from_these_tests(page: Path) -> None:
+    """Every fence begins a line, and every other one ends a block."""
+    fences = re.findall(r"^.*(?:```|~~~).*$", page.read_text(), re.MULTILINE)
+    assert all(re.fullmatch(r"```\w*", fence) for fence in fences), fences
+    assert len(fences) == 2 * len(blocks(page))
+
+
+def test_the_readme_shows_its_first_picture_on_the_first_screen() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    (first, *_) = [number for number, line in enumerate(lines) if line.startswith("![")]
+    assert first < 25
+    assert "docs/pictures/first.png" in lines[first]
 
 
 def test_the_readme_has_an_example_of_ten_lines() -> None:

@@ -8,6 +8,7 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,45 @@ def test_the_changelog_keeps_its_format() -> None:
     assert re.findall(r"^## (.+)$", text, re.MULTILINE)[0] == "Unreleased"
 
 
-def test_it_works_where_there_is_no_module_resource(tmp_path: Path) -> None:
-    """As on Windows: fit, keep, predict, race and bench without it, children included."""
-    (tmp_path / "resource.py").write_text(
-        "raise ModuleNotFoundError('resource', name='resource')\n"
-    )
-    code = """
-import sys, numpy as np, funcattn
+AS_ON_WINDOWS = """
+import os, signal, sys
+for name in ("resource", "fcntl", "pwd", "grp", "termios", "syslog"):
+    sys.modules[name] = None
+for name in ("getloadavg", "statvfs", "sysconf"):
+    delattr(os, name)
+for name in ("setitimer", "SIGPROF"):
+    delattr(signal, name)
+"""
+"""What Python runs first: modules and functions that only Unix has are gone, for children too."""
+
+
+@pytest.fixture
+def as_on_windows(tmp_path: Path) -> Callable[..., str]:
+    """Runs Python code, or commands, where there is nothing that only Unix has."""
+    (tmp_path / "sitecustomize.py").write_text(AS_ON_WINDOWS)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", *arguments],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_it_works_without_what_only_unix_has(as_on_windows: Callable[..., str]) -> None:
+    """Fit, keep, predict, race and bench, and the process that reads files of others."""
+    as_on_windows(
+        "-c",
+        """
+import numpy as np, funcattn
 from funcattn.bench import measure, memory
 from funcattn.training.race import _peak_megabytes
 from funcattn.data.cases import open_folder, write_case, from_arrays
@@ -57,20 +90,43 @@ assert np.isnan(_peak_megabytes())
 values = np.random.default_rng(0).normal(size=(14, 4, 4))
 network = {"width": 8, "layers": 1}
 surrogate = funcattn.Surrogate(epochs=1, network=network, yardsticks=False).fit(values, values)
-again = funcattn.load(surrogate.save(sys.argv[1] + "/run"))
+again = funcattn.load(surrogate.save("run"))
 assert again.predict(values[:1] / 9).shape == (1, 4, 4)
-write_case(sys.argv[1] + "/a.vtu", from_arrays(None, values[:1], grid=(4, 4))[0])
-assert len(open_folder(sys.argv[1] + "/a.vtu")[0]) == 16  # read in a process of its own
-"""
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
+write_case("a.vtu", from_arrays(None, values[:1], grid=(4, 4))[0])
+assert len(open_folder("a.vtu")[0]) == 16  # read in a process of its own
+""",
     )
-    assert done.returncode == 0, done.stderr
+
+
+def test_commands_work_without_what_only_unix_has(as_on_windows: Callable[..., str]) -> None:
+    """From data to predictions, with a process for the data."""
+    as_on_windows(
+        "-c",
+        """
+import sys, numpy as np
+from funcattn.cli import main
+
+def asked(*words):
+    sys.argv = ["funcattn", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, (words, end.code)
+
+smoke = ("--profile", "smoke", "--cache", "data")
+asked("train", "darcy", "--out", "run", "--workers", "2", *smoke)
+asked("evaluate", "run", "--cache", "data")
+asked("list", "--cache", "data")
+asked("info", "run")
+values = np.random.default_rng(0).normal(size=(1, 64, 1)).astype(np.float32)
+positions = np.stack(np.meshgrid(*[np.linspace(0, 1, 8)] * 2, indexing="ij"), -1)
+np.savez("in.npz", positions=positions.reshape(1, 64, 2), values=values, grid=(8, 8))
+asked("predict", "run", "in.npz", "-o", "out.npz")
+assert np.load("out.npz")["prediction"].shape == (1, 64, 1)
+np.savez("own.npz", source=values[..., 0].repeat(14, 0).reshape(14, 8, 8))
+asked("inspect", "own.npz")
+""",
+    )
 
 
 def test_what_a_notebook_shows_is_escaped() -> None:

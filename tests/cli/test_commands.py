@@ -14,7 +14,8 @@ import torch
 
 from funcattn import __version__
 from funcattn.data import Store, grid_positions
-from funcattn.models import MODELS
+from funcattn.models import MODELS, diffusion_net
+from funcattn.models.laplacians import OperatorCache
 from funcattn.serve import load
 from funcattn.serve.predictor import OutsideTrainingWarning
 from funcattn.tasks import TASKS
@@ -415,20 +416,37 @@ print(tuple(model(torch.rand(1, 5, 2), torch.rand(1, 5, 1)).shape))
     assert run.stdout == "(1, 5, 1)\n", run.stderr
 
 
-def test_list_models_shows_what_each_costs_and_which_cannot(call: Call) -> None:
-    code, out, _ = call("list", "models", "--task", "elasticity", "--profile", "smoke")
+def listed(call: Call, task: str) -> dict[str, str]:
+    """What `list models` says of each network."""
+    code, out, _ = call("list", "models", "--task", task, "--profile", "smoke")
     assert code == 0
     # A table that is too wide goes on below, so that a network may have several lines.
     lines: dict[str, str] = {}
     for line in filter(str.strip, out.splitlines()):
         name = line.split()[0]
         lines[name] = lines.get(name, "") + line
+    return lines
+
+
+def test_list_models_shows_what_each_costs_and_which_cannot(call: Call) -> None:
+    lines = listed(call, "elasticity")
     for name in MODELS:
         assert name in lines
     assert "it needs points" in lines["fno"]
     task = TASKS["elasticity"](TASKS["elasticity"].defaults("smoke", "modern"))
     parameters = sum(p.numel() for p in build_network(task).network.parameters())
     assert f"{parameters:,}" in lines["funcattn"]
+
+
+def test_networks_are_listed_without_the_packages_that_some_need(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("ptwt", "robust_laplacian"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(diffusion_net, "_CACHE", OperatorCache())  # with nothing made before
+    lines = listed(call, "darcy")
+    for name in ("wno", "diffusion_net"):
+        assert "pip install" in lines[name]
 
 
 def test_compare_trains_all_and_goes_on_where_it_was(call: Call, tmp_path: Path) -> None:

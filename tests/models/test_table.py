@@ -19,6 +19,13 @@ def test_every_network_has_a_row() -> None:
     assert len({row.count("|") for row in rows}) == 1
 
 
+def test_the_readme_knows_how_many_there_are() -> None:
+    assert (
+        f"[the {len(MODELS)} networks](docs/models.md)"
+        in (PAGE.parents[1] / "README.md").read_text()
+    )
+
+
 def test_a_page_without_a_place_for_it_is_refused() -> None:
     with pytest.raises(ValueError, match="page: expected the markers"):
         with_table("# Networks\n")

@@ -18,10 +18,12 @@ from funcattn.data import Store, trapezoid_weights
 from funcattn.errors import FuncattnError
 from funcattn.serve import load
 from funcattn.settings import changed
+from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
 from funcattn.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from funcattn.training.run import Run, train
-from funcattn.training.setup import RunError
+from funcattn.training.settings import default_settings
+from funcattn.training.setup import RunError, check_box, read_settings
 
 Numbers = torch.Tensor
 Edit = Callable[[dict[str, Any]], None]
@@ -188,3 +190,52 @@ def test_the_package_itself_accepts_edits_too_when_asked(run: Path) -> None:
     with pytest.raises(RunError, match="seed was 0 and is 5"):
         funcattn.load(run)
     assert funcattn.load(run, accept_edited=True)
+
+
+def rewrite(checkpoint: Path, change: Edit) -> None:
+    """Change the document of a checkpoint, sums included."""
+    saved = load_checkpoint(checkpoint)
+    change(saved.document)
+    shutil.rmtree(checkpoint)
+    save_checkpoint(checkpoint, saved)
+
+
+def test_weights_for_points_in_another_box_are_refused(run: Path, store: Store) -> None:
+    def moved(document: dict[str, Any]) -> None:
+        document["box"] = [[-1.0, -1.0], [1.0, 1.0]]
+
+    (best,) = (run / "checkpoints").glob("best-*")
+    rewrite(best, moved)
+    with pytest.raises(RunError, match=r"in the box .*1\.0.* of the task darcy, got those of .*-1"):
+        load(run)
+    for step in (run / "checkpoints").glob("step-*"):
+        rewrite(step, moved)
+    (run / "record.json").unlink()  # as if it were not finished
+    with pytest.raises(RunError, match="train it again"):
+        train(read_settings(run), run, store=store, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "told"),
+    [
+        ("lno", {}, True),
+        ("functional_operator", {}, True),
+        ("gino", {}, True),
+        ("geo_fno", {}, True),
+        ("funcattn", {"basis": "fourier"}, True),
+        ("funcattn", {}, False),
+        ("transolver", {}, False),
+        ("pointnet2", {}, False),
+    ],
+)
+def test_rna_runs_of_before_the_box_changed_are_refused(
+    model: str, changes: dict[str, Any], told: bool, tmp_path: Path
+) -> None:
+    settings = changed(default_settings("rna", "smoke", "modern", model), {"network": changes})
+    task = TASKS["rna"](settings)
+    check_box({"box": [[-1.0] * 3, [1.0] * 3]}, task, tmp_path)
+    if not told:
+        check_box({}, task, tmp_path)
+        return
+    with pytest.raises(RunError, match=f"got none, for {model}, which depends on it; train it"):
+        check_box({}, task, tmp_path)

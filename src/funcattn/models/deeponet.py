@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.models.base import FieldNetwork
 from funcattn.models.mlp import perceptron
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import glorot
 from funcattn.nn.points import Points
 from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
@@ -68,6 +69,7 @@ class DeepONet(FieldNetwork):
         self.branch = perceptron(seen, width, outputs * bases, layers=layers)
         self.trunk = perceptron(self.coordinates, width, outputs * bases, layers=layers)
         self.bias = nn.Parameter(torch.zeros(outputs))
+        glorot(self)
 
     def fields(
         self, values: Tensor | None, time: Tensor | None, points: Points

@@ -33,6 +33,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.models.grids import OnGrid, at_points, cut, extended
 from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import uniform_modes
 from funcattn.nn.points import per_dimension
 from funcattn.ops.linalg import at_least_float32
 from funcattn.problem import Problem
@@ -76,7 +77,8 @@ class FourierMultiplier(nn.Module):
     modes: m for each axis. resolution_scaling_factor: the output has this many times the points of
     the input, one number per axis. factorization: "Tucker" makes W = core x factors, one factor per
     axis of W (inputs, outputs, and modes of each axis), with about rank times the parameters of W;
-    rank 1 is full rank, which represents every W.
+    rank 1 is full rank, which represents every W. small: start as the first public code of FNO does
+    (`uniform_modes`), with the bias of a linear map, where that of `neuralop` is normal.
     What is complex is kept as pairs of reals, so that it is counted, cast and saved as the rest.
 
     Has the call of the spectral convolution of `neuralop`, which passes more options than these;
@@ -92,6 +94,7 @@ class FourierMultiplier(nn.Module):
         resolution_scaling_factor: Sequence[float] | None = None,
         factorization: str | None = None,
         rank: float = 1.0,
+        small: bool = False,
         **_others: object,
     ) -> None:
         super().__init__()
@@ -108,6 +111,9 @@ class FourierMultiplier(nn.Module):
             torch.view_as_real(std * torch.randn(*size, dtype=torch.complex64)) for size in shapes
         )
         self.bias = nn.Parameter(bias_std * torch.randn(out_channels, *(1,) * len(self.modes)))
+        if small:
+            self.parts = nn.ParameterList([uniform_modes(*shape)])
+            nn.init.uniform_(self.bias, -(in_channels**-0.5), in_channels**-0.5)
 
     @property
     def stacks(self) -> dict[str, Axes]:

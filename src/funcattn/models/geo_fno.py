@@ -19,6 +19,7 @@ from funcattn.models.fno import FourierMultiplier
 from funcattn.models.grids import at_points
 from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import uniform_modes
 from funcattn.nn.points import Points, per_dimension
 from funcattn.ops.linalg import at_least_float32
 from funcattn.problem import Problem
@@ -61,13 +62,14 @@ class Deformation(nn.Module):
 
 
 class WaveMap(nn.Module):
-    """A complex matrix for each wave: coefficients (b i g) to coefficients (b o g)."""
+    """A complex matrix for each wave: coefficients (b i g) to coefficients (b o g).
 
-    def __init__(self, inputs: int, outputs: int, waves: int) -> None:
+    scale: of the matrices at the start.
+    """
+
+    def __init__(self, inputs: int, outputs: int, waves: int, scale: float = 1.0) -> None:
         super().__init__()
-        std = math.sqrt(2 / (inputs + outputs))  # as in `FourierMultiplier`
-        start = std * torch.randn(inputs, outputs, waves, dtype=torch.complex64)
-        self.parts = nn.Parameter(torch.view_as_real(start))
+        self.parts = nn.Parameter(scale * uniform_modes(inputs, outputs, waves))
 
     @property
     def stacks(self) -> dict[str, Axes]:
@@ -95,10 +97,10 @@ class GeoFNO(FieldNetwork):
     width: channels. modes: m of `FourierMultiplier`. latent: points per axis of the grid. layers:
     Fourier layers on the grid.
 
-    Relative to the paper: the mean over points is a sum there; no code of the shape enters the
-    deformation, as not every task has one; matrices start as in our `FNO`. Where points form a
-    grid, the paper takes its indices as the deformation, which is our `fno`; this one takes it as a
-    cloud.
+    Relative to the paper: the mean over points is a sum there, of any points as of those of the
+    grid; the matrices that read it start as if there were as many points as on the grid. No code of
+    the shape enters the deformation, as not every task has one. Where points form a grid, the paper
+    takes its indices as the deformation, which is our `fno`; this one takes it as a cloud.
 
     Parameters, a complex one counted as one: 1 544 931 in 2D with width 32, 12 modes and one
     output, the published configuration for Elasticity; the public code has 1 472 more: two biases
@@ -140,9 +142,11 @@ class GeoFNO(FieldNetwork):
         self.register_buffer("waves", waves.float(), persistent=False)
         self.deformation = Deformation(space)
         self.lift = nn.Linear(self.features, width)
-        self.to_grid, self.to_points = (WaveMap(width, width, len(waves)) for _ in range(2))
+        self.to_grid = WaveMap(width, width, len(waves))
+        # The public code transforms to the grid with a mean over it, and to the points without one.
+        self.to_points = WaveMap(width, width, len(waves), scale=float(latent**space))
         self.multipliers = nn.ModuleList(
-            FourierMultiplier(width, width, (modes,) * space) for _ in range(layers)
+            FourierMultiplier(width, width, (modes,) * space, small=True) for _ in range(layers)
         )
         # The multipliers have the bias of the sum.
         self.linears = nn.ModuleList(nn.Conv1d(width, width, 1, bias=False) for _ in range(layers))

@@ -20,6 +20,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.models.base import FieldNetwork
 from funcattn.models.pointnet import relu_network
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import truncated_by_inputs
 from funcattn.nn.points import Points
 from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
@@ -257,6 +258,7 @@ class MeshGraphNet(GraphNetwork):
         self.edge_steps = nn.ModuleList(Normed(3 * width, width) for _ in range(layers))
         self.node_steps = nn.ModuleList(Normed(2 * width, width) for _ in range(layers))
         self.decoder = relu_network(width, width, width, outputs)
+        truncated_by_inputs(self)
 
     def on_graph(self, x: Float[Tensor, "v k"], graph: Graph) -> Float[Tensor, "v o"]:
         """Encode, pass messages, decode."""

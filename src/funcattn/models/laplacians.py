@@ -63,10 +63,11 @@ def operators_of(positions: Float[Tensor, "n s"], functions: int) -> Operators:
         import scipy.sparse
         import scipy.sparse.linalg
         import scipy.spatial
-    except ImportError as error:
-        raise ImportError(
-            f"diffusion_net: expected the package {error.name}, which is not installed; run "
-            "pip install 'funcattn[baselines]'"
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"DiffusionNet needs the package robust_laplacian, of which {error.name!r} is missing: "
+            "pip install 'funcattn[baselines]'",
+            name=error.name,
         ) from error
     n, space = positions.shape
     x = np.zeros((n, 3))

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.models.grids import CONVOLUTIONS, OnGrid, at_points, cut, extended
 from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import uniform_modes
 from funcattn.ops.linalg import at_least_float32
 from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
@@ -50,15 +51,22 @@ def multiwavelet_filters(order: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class LowModes(nn.Module):
-    """A matrix for each low Fourier mode, of those modes that a grid carries."""
+    """A matrix for each low Fourier mode, of those modes that a grid carries.
 
-    def __init__(self, width: int, modes: Sequence[int]) -> None:
+    normal: the matrices start normal, by Glorot's rule for a kernel of as many points as `modes`
+    says; else as in `uniform_modes`.
+    """
+
+    def __init__(self, width: int, modes: Sequence[int], *, normal: bool = False) -> None:
         super().__init__()
         self.modes = tuple(modes)
         shape = (*(2 * m for m in self.modes[:-1]), self.modes[-1])
-        std = math.sqrt(1 / width)
-        start = std * torch.randn(width, width, *shape, dtype=torch.complex64)
-        self.parts = nn.Parameter(torch.view_as_real(start))
+        if normal:
+            deviation = (width * math.prod(self.modes)) ** -0.5
+            drawn = torch.randn(width, width, *shape, dtype=torch.complex64)
+            self.parts = nn.Parameter(torch.view_as_real(deviation * drawn))
+        else:
+            self.parts = nn.Parameter(uniform_modes(width, width, *shape))
 
     @property
     def stacks(self) -> dict[str, Axes]:
@@ -135,14 +143,14 @@ class MultiwaveletLayer(nn.Module):
         self.a: nn.Module
         self.b: nn.Module
         self.c: nn.Module
-        low_modes = [LowModes(width, (modes,) * space) for _ in range(3 if space == 1 else 1)]
         if space == 1:
-            self.a, self.b, self.c = low_modes
+            self.a, self.b, self.c = (LowModes(width, (modes,)) for _ in range(3))
         else:
             kind = CONVOLUTIONS[space]
-            self.a = Pointed(low_modes[0], width)
+            self.a = Pointed(LowModes(width, (modes,) * space, normal=True), width)
             self.b, self.c = (Pointed(kind(width, width, 3, padding=1), width) for _ in range(2))
         self.coarse = nn.Conv1d(width, width, 1)
+        nn.init.xavier_normal_(self.coarse.weight)
 
     def forward(self, x: Float[Tensor, "b c *grid"]) -> Float[Tensor, "b c *grid"]:
         """Down to the coarsest grid, and up."""
@@ -196,7 +204,7 @@ class MWT(OnGrid):
 
     Relative to the paper: Legendre functions only, which it has beside Chebyshev's; as in its
     public code, on more than one axis details are those of products of wavelets alone, so that the
-    transform there forgets mixed ones; matrices of the modes start normal, of deviation c^-1/2.
+    transform there forgets mixed ones.
 
     Parameters, a complex one counted as one, in 2D with the published order 4, 4 channels, 4 layers
     and 12 modes, one input and output: 5 089 281.
@@ -230,6 +238,8 @@ class MWT(OnGrid):
             MultiwaveletLayer(space, order, channels, modes, coarsest) for _ in range(layers)
         )
         self.expand, self.contract = nn.Conv1d(width, head, 1), nn.Conv1d(head, outputs, 1)
+        for layer in (self.expand, self.contract):
+            nn.init.xavier_normal_(layer.weight)
 
     def on_grid(self, x: Float[Tensor, "b k *grid"]) -> Float[Tensor, "b o *grid"]:
         """Lift, extend, layers, cut, head."""

@@ -13,6 +13,7 @@ from funcattn.models.base import FieldNetwork
 from funcattn.models.deeponet import DeepONetSettings
 from funcattn.models.mlp import perceptron
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import glorot
 from funcattn.nn.points import Points
 from funcattn.problem import Problem
 
@@ -63,6 +64,7 @@ class PODDeepONet(FieldNetwork):
                 raise ValueError(f"{name}: expected at least 1, got {number}")
         self.sensors = sensors
         self.branch = perceptron(sensors * (inputs or space) + time, width, bases, layers=layers)
+        glorot(self.branch)
         self.register_buffer("mean", torch.zeros(sensors, outputs))
         self.register_buffer("functions", torch.randn(bases, sensors, outputs))
 

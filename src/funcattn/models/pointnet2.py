@@ -81,11 +81,11 @@ class PointNet2(CloudNetwork):
     width: w of the first level, of 2 w outputs; channels double at each level. radius: at the
     first level.
 
-    Relative to the paper: its network for scenes, of one radius per level, as public codes have it;
-    a quarter of the points at each level (which is the published 1024, 256, 64, 16 for 4096
-    points); the nearest points within the radius, not the first in the list; the choice of centres
-    starts at the point furthest from the mean, not at a random one: no order of the points matters.
-    Norms are over each sample alone.
+    Relative to the paper: the authors' network for scenes, of one radius per level; a quarter of
+    the points at each level (which is the published 1024, 256, 64, 16 for 4096 points); the nearest
+    points within the radius, not the first in the list; the choice of centres starts at the point
+    furthest from the mean, not at a random one: no order of the points matters. Norms are over each
+    sample alone.
 
     Parameters: 964 429 for the 9 features, three of them positions, and the 13 classes of the
     public network for scenes, which has 3 840 more, biases without effect.

@@ -110,7 +110,7 @@ MODELS.register(
     ModelEntry(
         "Transformer with functional attention; ridge regression on averages of observations",
         "Xiao et al., Functional Attention, ICML 2026",
-        when="The first choice, on any points: linear in their number, and the same on finer ones.",
+        when="The paper's network, on any points: linear in their number; public checkpoints load.",
         fields=Form(FunctionalSettings, _functional),
         observations=REGRESSORS["funcattn"],
         muon=True,

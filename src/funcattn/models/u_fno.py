@@ -76,7 +76,7 @@ class UFNO(GridNetwork):
     width, modes: as in `FNO`. padding: as in `FNO`, and up to the next multiple of 8 in any case.
 
     Relative to the paper: the U-Nets normalise each sample alone, not over the batch; zeros at the
-    ends in place of repeated values; the matrices of the multipliers start as in our `FNO`.
+    ends in place of repeated values.
 
     Parameters, a complex one counted as one: 33 097 829 in 3D with the paper's width 36, 6 layers
     and 10 modes, for its 9 inputs and one output.
@@ -107,7 +107,7 @@ class UFNO(GridNetwork):
             raise ValueError(f"layers: expected at least 2, half of them with U-Nets, got {layers}")
         self.lift = nn.Conv1d(self.features, width, 1)
         self.multipliers = nn.ModuleList(
-            FourierMultiplier(width, width, self.modes) for _ in range(layers)
+            FourierMultiplier(width, width, self.modes, small=True) for _ in range(layers)
         )
         # The multipliers have the bias of the sum.
         self.linears = nn.ModuleList(nn.Conv1d(width, width, 1, bias=False) for _ in range(layers))

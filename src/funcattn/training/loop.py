@@ -41,6 +41,7 @@ from funcattn.training.checkpoint import (
     save_checkpoint,
 )
 from funcattn.training.optimisation import build_optimisers, build_schedule
+from funcattn.training.setup import box_of, check_box
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -300,6 +301,7 @@ class Trainer:
             "fingerprint": self.splits.fingerprint,
             # Under the checkpoint's sum: predictions compare the run's settings with these.
             "settings": asdict(self.settings),
+            "box": box_of(self.task.problem),
         }
         save_checkpoint(folder, Checkpoint({"model": weights}, document))
 
@@ -315,6 +317,7 @@ class Trainer:
                 "state": vars(self.state),
                 "fingerprint": self.splits.fingerprint,
                 "settings": asdict(self.settings),
+                "box": box_of(self.task.problem),
                 "optimisers": [optimiser_document(o) for o in self.optimisers],
             }
             done = self.state.epoch * self.steps + self.state.step
@@ -354,6 +357,7 @@ class Trainer:
                     f"the settings of the run were changed since {folder} was written: "
                     f"{'; '.join(changes)}. Bring the old ones back, or start a new run"
                 )
+            check_box(saved.document, self.task, folder)
             state = saved_state(saved)
             done = state.epoch * self.steps + state.step
             restore_model(self.surrogate, saved.group("model"))

@@ -51,7 +51,14 @@ from funcattn.training.loop import (
     saved_state,
 )
 from funcattn.training.settings import saved_settings
-from funcattn.training.setup import RunError, build_network, device_named, read_json, read_settings
+from funcattn.training.setup import (
+    RunError,
+    build_network,
+    check_box,
+    device_named,
+    read_json,
+    read_settings,
+)
 from funcattn.training.signed import check_signed, write_signed
 
 if TYPE_CHECKING:
@@ -158,6 +165,7 @@ class Run:
     def _restored(self, best: Checkpoint) -> NormalisedNetwork:
         """The network with the weights of a checkpoint, if its settings are those of the run."""
         self._check_settings(best)
+        check_box(best.document, self.task, self.folder)
         network = build_network(self.task)
         restore_model(network, best.group("model"))
         return network.eval()

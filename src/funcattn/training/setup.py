@@ -1,5 +1,6 @@
 """A run's settings and its network, from its folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from funcattn.problem import Problem
 from funcattn.settings import RunSettings, shown
 from funcattn.tasks import TASKS, Task
 from funcattn.training.settings import saved_settings
+
+_BUILT_FOR_A_BOX = {"functional_operator", "gaot", "geo_fno", "gino", "lno"}
 
 
 class RunError(FuncattnError):
@@ -37,6 +40,42 @@ def build_network(task: Task) -> NormalisedNetwork:
         unit_free=task.unit_free,
     )
     return surrogate.double() if settings.precision == "64-true" else surrogate
+
+
+def box_of(problem: Problem) -> list[list[float]]:
+    """The box that a problem's points lie in, as a checkpoint keeps it."""
+    return [list(corner) for corner in problem.box]
+
+
+def check_box(document: Mapping[str, Any], task: Task, where: Path) -> None:
+    """Refuse weights that were trained with points in another box than the task has now.
+
+    Some networks are built for a box, and others would not notice: with the same weights, in
+    another box, they give other numbers. Checkpoints of earlier versions do not hold it; of these,
+    only the box of RNA clouds has changed since.
+
+    Raises:
+        RunError: which box was expected, and which one came.
+    """
+    settings, now = task.settings, box_of(task.problem)
+    kept = document.get("box")
+    if kept is None:
+        by_the_box = (
+            settings.model in _BUILT_FOR_A_BOX
+            or getattr(settings.network, "lattice", None) is not None
+            or getattr(settings.network, "basis", None) == "fourier"
+        )
+        if settings.task == "rna" and by_the_box:
+            raise RunError(
+                f"{where}: expected weights that say in which box their points lay, as earlier "
+                f"versions took [0, 1] for RNA clouds, got none, for {settings.model}, which "
+                "depends on it; train it again"
+            )
+    elif kept != now:
+        raise RunError(
+            f"{where}: expected weights that were trained with points in the box {now} of the task "
+            f"{settings.task}, got those of {shown(kept)}; train it again"
+        )
 
 
 def check_memory(settings: RunSettings, problem: Problem) -> None:

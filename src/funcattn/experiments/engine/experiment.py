@@ -205,7 +205,7 @@ class Outcome:
         if isinstance(trial, NotYet):
             return f"not yet: {trial.why}"
         refusal = trial.refusal(self.tier)
-        return "not run" if refusal is None else f"not yet: {refusal}"
+        return "not run" if refusal is None else f"does not fit: {refusal}"
 
     def done(self) -> tuple[int, int]:
         """How many trials have a result of any seed, and how many can be run."""

@@ -39,9 +39,10 @@ ahead.
 **Entries.** An entry is the mean over the seeds ± their standard deviation, with the number of
 seeds in brackets. The best entry from here is bold. `*` marks results of older code that gave other
 numbers than today's; `funcattn reproduce --check` tests that with short runs. "Not run" means that
-the run can be started, "at equal time" that the method has run in the races above instead, "not
-yet" that the package lacks the method or one of its settings. Columns without a run are left out
-here; all columns are in [tables]({link}/tables).
+the run can be started, "at equal time" that the method ran in the races above instead, "does not
+fit" that the network does not take such points or that the run is too long for the tier, "not yet"
+that the package lacks the method. Columns without a run are left out here; all columns are in
+[tables]({link}/tables).
 
 **Claims.** Where runs of equal epochs do not decide a claim, the races do, and the line says so.
 "5 of 15 other methods have a run" counts the methods that were run here. A method that the paper
