@@ -107,8 +107,9 @@ def meshes(tmp_path: Path) -> Path:
         rows.append(f"mesh_{number}.vtu,{load}")
     (tmp_path / "loads.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "meshes.toml").write_text(
-        'cases = "meshes"\nparameters = "loads.csv"\noutputs = ["stress"]\nepochs = 2\n'
-        "network = { width = 8, layers = 1, heads = 2, bases = 4 }\nyardsticks = false\n"
+        'cases = "meshes"\nparameters = "loads.csv"\ninputs = ["load"]\n'
+        'outputs = ["stress"]\nepochs = 2\nyardsticks = false\n'
+        "network = { width = 8, layers = 1, heads = 2, bases = 4 }\n"
     )
     return folder
 
@@ -121,6 +122,8 @@ def test_own_meshes_get_the_ends_of_their_bands(call: Call, meshes: Path) -> Non
     assert "90 % of new samples like those of calibration" in said
     assert "from 9 samples: 9 that the fit put aside" in said
     assert "Bands" in Path("runs/meshes/report.html").read_text()
+    mean = json.loads(Path("runs/meshes/ensemble.json").read_text())["test"]
+    assert f"{mean['stress']:.4g}" in said  # the error of what is predicted
     assert call("pack", "runs/meshes", "-o", "packed.zip")[0] == 0
     ends = {}
     for run, out in (("runs/meshes", "out.vtu"), ("packed.zip", "packed.vtu")):

@@ -141,7 +141,7 @@ def _print(surrogate: Surrogate, console: Console) -> None:
     """The error beside the yardsticks', per field in its unit."""
     names = [each.name for each in surrogate.data.outputs if not surrogate.data.classes]
     units = {each.name: f" [{each.unit}]" if each.unit else "" for each in surrogate.data.outputs}
-    found = {"this surrogate": surrogate.run.record["test"], **surrogate.comparison}
+    found = {"this surrogate": surrogate.tested, **surrogate.comparison}
     rows = [
         [label, f"{100 * numbers['error']:.3g} %", *(f"{numbers[name]:.4g}" for name in names)]
         for label, numbers in sorted(found.items(), key=lambda item: item[1]["error"])

@@ -104,7 +104,9 @@ def _sections(subject: Subject, found: Audit) -> Iterator[Section]:
             figure = curves(its.lines, x_label=its.axes[0], y_label=its.axes[1])
             pictures.append(Picture(figure, f"{its.axes[1]} over {its.axes[0]}"))
         if its.values:
-            figure = histogram(its.values, x_label=subject.task.headline.replace("_", " "))
+            name = subject.task.headline.replace("_", " ")
+            figure = histogram(its.values, x_label=name, y_label="samples")
             pictures.append(Picture(figure, "the error of every sample"))
-        text = f"{check.asked} Found: {its.said}."
+        word = "Not applicable" if check.outcome == "not applicable" else "Found"
+        text = f"{check.asked} {word}: {its.said}."
         yield Section(check.title, text, tables, pictures, verdict=check.outcome)

@@ -75,14 +75,15 @@ _PAGE = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).fr
              padding: .8rem 1rem; }
   .table { overflow-x: auto; margin: 1rem 0; }
   table { border-collapse: collapse; }
-  th, td { text-align: left; padding: .3rem 1.2rem .3rem 0; border-bottom: 1px solid #e3e6ea; }
+  th, td { text-align: left; vertical-align: top; padding: .3rem 1.2rem .3rem 0;
+           border-bottom: 1px solid #e3e6ea; }
   tr.strong td { font-weight: 600; background: #f2f6fb; }
   .verdict { font-size: .85rem; font-weight: 600; white-space: nowrap; padding: .1rem .5rem;
              border-radius: .6rem; }
   .good { color: #11552b; background: #dcf3e3; } .bad { color: #8a1c14; background: #fbe3e1; }
   .none { color: #57606a; background: #eceff2; } h2 .verdict { vertical-align: middle; }
   @media (max-width: 40rem) { body { margin: 1rem auto; } th, td { padding-right: .8rem; }
-                              h1 { font-size: 1.5rem; } td { overflow-wrap: anywhere; } }
+                              h1 { font-size: 1.5rem; } }
   figure { margin: 1.2rem 0; } img { max-width: 100%; } figcaption { color: #57606a; }
 </style>
 </head>

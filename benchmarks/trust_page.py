@@ -1,8 +1,9 @@
-"""Draw the pictures of docs/trust.md, from results/trust.json and one calibrated run.
+"""Fill in the tables of docs/trust.md and draw its pictures, from results/trust.json.
 
-    python benchmarks/trust_pictures.py runs/burgers --cache CACHE
+    python benchmarks/trust_page.py
+    python benchmarks/trust_page.py --run runs/burgers --cache CACHE
 
-The run is drawn with its band.
+A calibrated run on a line is drawn with its band, where one is given.
 """
 
 import argparse
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from trust_tables import NO_FIELD, PAGE, RESULTS, page
 
 from funcattn.data import Store, collate
+from funcattn.files import write_text
 from funcattn.serve.bands import read_bands
 from funcattn.trust.breakeven_page import draw_costs, few_ticks
 from funcattn.trust.subject import FRESH, open_subject
@@ -21,22 +24,22 @@ from funcattn.viz.style import PREDICTION, TRUTH
 
 
 def main() -> None:
-    """Draw all."""
+    """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="a calibrated run on a line")
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--results", type=Path, default=Path("results/trust.json"))
-    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--cache", type=Path)
     asked = parser.parse_args()
-    results = json.loads(asked.results.read_text())
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
     pictures = {
-        "trust_bands": bands(asked.run, asked.cache, results),
         "trust_unlike": unlike(results),
         "trust_breakeven": breakeven(results),
         "trust_audit": audits(results),
     }
+    if asked.run is not None:
+        pictures["trust_bands"] = bands(asked.run, asked.cache, results)
     for name, figure in pictures.items():
-        print(*write_figure(figure, asked.out / name)[:1])
+        print(*write_figure(figure, PAGE.parent / "pictures" / name)[:1])
+    write_text(PAGE, page())
 
 
 def bands(folder: Path, cache: Path, results: dict) -> Figure:
@@ -70,8 +73,8 @@ def bands(folder: Path, cache: Path, results: dict) -> Figure:
         for field, found in parts["bands"]["found"]["learned"]["as trained"][
             "inside at all points"
         ].items():
-            if task == "airfrans" and field == "eddy viscosity":
-                continue  # 0 in potential flows
+            if (task, field) == NO_FIELD:
+                continue
             name = f"{task}, {field}" if task == "airfrans" else task
             right.plot([float(c) for c in found], list(found.values()), "o", label=name)
     right.set(
