@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--samples", type=int, default=150)
     parser.add_argument("--asked", type=int, default=200)
+    parser.add_argument("--solved", type=int, default=6, help="samples of a break-even")
     parser.add_argument("--examined", type=int, default=20, help="samples of an audit")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     asked = parser.parse_args()
@@ -243,11 +244,11 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _breakeven(subject: Subject, asked: Any) -> dict[str, Any]:  # noqa: ARG001
+def _breakeven(subject: Subject, asked: Any) -> dict[str, Any]:
     inside = getattr(subject.task.data, "split", "full") == "full"
     if subject.task.name not in LADDERS or not inside:
         return {}
-    found = breakeven(subject)
+    found = breakeven(subject, count=asked.solved)
     return {
         **asdict(found),
         "summary": found.in_words(),
