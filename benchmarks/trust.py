@@ -1,14 +1,17 @@
-"""Measure bands, scores of unlike inputs and break-even of trained runs, for results/trust.json.
+"""Measure bands, scores of unlike inputs, audits and break-even of runs, for results/trust.json.
 
-    python benchmarks/trust.py runs/darcy runs/elasticity runs/burgers --training-seconds 17 48 23
+    python benchmarks/trust.py models/darcy models/burgers runs/airfrans --cache CACHE
 
-Each run is calibrated, and its bands are checked on fresh samples that calibration has not seen; so
-is the score on samples from other distributions. What is measured goes into one file, by task.
+Each run is copied and calibrated, and its bands are checked on fresh samples that calibration has
+not seen; so is the score on samples from other distributions. What is measured goes into one file,
+by task; what it has of the same commit and weights is not measured again.
 """
 
 import argparse
 import json
+import shutil
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ from funcattn.pde import burgers, darcy, elasticity
 from funcattn.pde.errors import NotConvergedError
 from funcattn.pde.random_fields import neumann_field
 from funcattn.provenance import facts
-from funcattn.serve.bands import Bands
+from funcattn.serve.bands import Bands, field_parts
+from funcattn.training.checkpoint import weights_digest
+from funcattn.trust.audit import audit
 from funcattn.trust.bands import calibrate, scores
 from funcattn.trust.breakeven import breakeven
 from funcattn.trust.familiar import area_under_curve, familiarity_of, learn_familiarity
@@ -36,26 +41,30 @@ def main() -> None:
     """Measure run after run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--training-seconds", nargs="*", type=float, default=[])
     parser.add_argument("--out", type=Path, default=Path("results/trust.json"))
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--samples", type=int, default=150)
     parser.add_argument("--asked", type=int, default=200)
-    parser.add_argument("--parts", nargs="+", default=["bands", "unlike", "breakeven"])
+    parser.add_argument("--solved", type=int, default=6, help="samples of a break-even")
+    parser.add_argument("--examined", type=int, default=20, help="samples of an audit")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     asked = parser.parse_args()
     torch.set_num_threads(1)
     command = " ".join(["python", *(Path(a).name if "/" in a else a for a in sys.argv)])
-    for place, folder in enumerate(asked.runs):
-        subject = open_subject(folder, Store(asked.cache))
-        spent = asked.training_seconds[place] if place < len(asked.training_seconds) else None
-        for part in asked.parts:
-            found = PARTS[part](subject, asked, spent)
-            if found:
-                _keep(asked.out, subject, part, found, command)
-                print(subject.task.name, part, json.dumps(found)[:400], flush=True)
+    with tempfile.TemporaryDirectory() as copies:
+        for folder in asked.runs:
+            copy = shutil.copytree(folder, Path(copies) / folder.name)
+            subject = open_subject(copy, Store(asked.cache))
+            for part in asked.parts:
+                if _kept(asked.out, subject, part):
+                    continue
+                found = PARTS[part](subject, asked)
+                if found:
+                    _keep(asked.out, subject, part, found, command)
+                    print(subject.task.name, part, json.dumps(found)[:400], flush=True)
 
 
-def _bands(subject: Subject, asked: Any, spent: float | None) -> dict[str, Any]:  # noqa: ARG001
+def _bands(subject: Subject, asked: Any) -> dict[str, Any]:
     """Coverage on fresh samples, as trained and on a finer grid, by kind of spread."""
     fresh = subject.fresh(asked.asked, 2 * FRESH)
     found: dict[str, Any] = {}
@@ -75,42 +84,60 @@ FINER: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def _covered(subject: Subject, bands: Bands, samples: Any) -> dict[str, Any]:
+    """By field: how many samples are inside at all points, and how wide the band is."""
     scored = list(scores(subject, bands, [samples[i] for i in range(len(samples))]))
-    first = samples[0]
-    width = 0.0
-    deviation = float(torch.cat([samples[i].target.flatten() for i in range(20)]).std())
-    for i in range(20):
-        batch = collate([samples[i]])
-        said = subject.predictions(batch)
-        ends = bands.around(subject.task.problem, said, batch.positions, batch.values)
-        width += float((ends.upper - ends.lower).mean()) / 20
-    return {
-        "points": len(first.positions),
-        "calibration samples": bands.samples,
-        "asked": len(scored),
-        "inside at all points": {
+    inside = {
+        name: {
             str(c): float(
-                np.mean(
-                    [
-                        all(s.worst[n] <= bands.factor(n, s.points, c) for n in s.worst)
-                        for s in scored
-                    ]
-                )
+                np.mean([s.worst[name] <= bands.factor(name, s.points, c) for s in scored])
             )
             for c in COVERAGES
-        },
+        }
+        for name in bands.worst
+    }
+    return {
+        "points": len(samples[0].positions),
+        "calibration samples": bands.samples,
+        "asked": len(scored),
+        "inside at all points": inside,
         "error below its bound": {
             str(c): float(np.mean([s.errors["all"] <= bands.error_bound("all", c) for s in scored]))
             for c in COVERAGES
         },
-        "mean width at 90 % over the deviation of the field": width / deviation,
+        "quantities within their bounds": {
+            name: {
+                str(c): float(
+                    np.mean([s.quantities[name] <= bands.quantity_bound(name, c) for s in scored])
+                )
+                for c in COVERAGES
+            }
+            for name in bands.quantities
+        },
+        "mean width at 90 % over the deviation of the field": _widths(subject, bands, samples),
     }
 
 
-def _unlike(subject: Subject, asked: Any, spent: float | None) -> dict[str, Any]:  # noqa: ARG001
+def _widths(subject: Subject, bands: Bands, samples: Any, count: int = 20) -> dict[str, float]:
+    problem = subject.task.problem
+    targets = torch.cat([samples[i].target for i in range(count)])
+    widths = []
+    for i in range(count):
+        batch = collate([samples[i]])
+        said = subject.predictions(batch)
+        ends = bands.around(problem, said, batch.positions, batch.values)
+        widths.append((ends.upper - ends.lower)[0])
+    found = {}
+    for name, part in field_parts(problem, targets.shape[1:]).items():
+        deviation = float(targets[..., part].std())
+        if deviation > 0:  # the eddy viscosity of potential flows is 0
+            found[name] = float(torch.cat(widths)[..., part].mean()) / deviation
+    return found
+
+
+def _unlike(subject: Subject, asked: Any) -> dict[str, Any]:
     """Area under the ROC curve, and how often others are flagged."""
     others = OTHERS.get(subject.task.name, {})
-    if not others:
+    if not others or _name(subject) == "airfrans":
         return {}
     known = learn_familiarity(subject)
     count = asked.asked // 2
@@ -217,10 +244,11 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _breakeven(subject: Subject, asked: Any, spent: float | None) -> dict[str, Any]:  # noqa: ARG001
-    if subject.task.name not in LADDERS:
+def _breakeven(subject: Subject, asked: Any) -> dict[str, Any]:
+    inside = getattr(subject.task.data, "split", "full") == "full"
+    if subject.task.name not in LADDERS or not inside:
         return {}
-    found = breakeven(subject, training_seconds=spent)
+    found = breakeven(subject, count=asked.solved)
     return {
         **asdict(found),
         "summary": found.in_words(),
@@ -231,21 +259,40 @@ def _breakeven(subject: Subject, asked: Any, spent: float | None) -> dict[str, A
     }
 
 
-PARTS = {"bands": _bands, "unlike": _unlike, "breakeven": _breakeven}
+def _audit(subject: Subject, asked: Any) -> dict[str, Any]:
+    """Verdicts, numbers and curves."""
+    found = audit(subject, count=asked.examined)
+    kept = ("asked", "outcome", "said", "lines", "axes", "numbers")
+    checks = {check.title: {name: check.as_dict()[name] for name in kept} for check in found.checks}
+    return {"summary": found.in_words(), "samples": found.source, "checks": checks}
+
+
+PARTS = {"bands": _bands, "unlike": _unlike, "breakeven": _breakeven, "audit": _audit}
+
+
+def _name(subject: Subject) -> str:
+    split = getattr(subject.task.data, "split", "full")
+    return subject.task.name if split == "full" else f"{subject.task.name}, {split}"
+
+
+def _kept(path: Path, subject: Subject, part: str) -> bool:
+    old = json.loads(path.read_text()) if path.exists() else {}
+    there = old.get(_name(subject), {}).get(part, {})
+    wanted = (facts()["commit"], weights_digest(subject.run.network))
+    return (there.get("commit"), there.get("weights")) == wanted
 
 
 def _keep(path: Path, subject: Subject, part: str, found: dict[str, Any], command: str) -> None:
     """Beside what was measured before, with how it was made."""
     old = json.loads(path.read_text()) if path.exists() else {}
     record = subject.run.record
-    split = getattr(subject.task.data, "split", "full")
-    name = subject.task.name if split == "full" else f"{subject.task.name}, {split}"
-    old.setdefault(name, {})[part] = {
+    old.setdefault(_name(subject), {})[part] = {
         "found": found,
         "model": subject.run.settings.model,
         "test": record["test"],
         "training": record["command"],
         "seed": subject.run.settings.seed,
+        "weights": weights_digest(subject.run.network),
         "command": command,
         **facts(),
     }

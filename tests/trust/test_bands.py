@@ -36,11 +36,20 @@ def assert_covered(inside: int, asked: int, scored: int, coverage: float) -> Non
     assert low <= inside <= high, (inside, low, high)
 
 
-def how_many_inside(subject, bands, samples, name, coverage) -> int:
-    inside = 0
-    for each in scores(subject, bands, samples):
-        inside += each.worst[name] <= bands.factor(name, each.points, coverage)
-    return inside
+def least_inside(asked: int, scored: int, coverage: float) -> float:
+    rank = math.ceil((scored + 1) * coverage - 1e-9)
+    return float(stats.betabinom(asked, rank, scored + 1 - rank).ppf(0.001))
+
+
+def how_many_inside(subject, bands, samples, name) -> dict[float, int]:
+    """Of the samples, by coverage."""
+    scored = list(scores(subject, bands, samples))
+    return {
+        coverage: sum(
+            each.worst[name] <= bands.factor(name, each.points, coverage) for each in scored
+        )
+        for coverage in COVERAGES
+    }
 
 
 class Oracle:
@@ -67,9 +76,18 @@ def oracle(untrained, monkeypatch):
 @pytest.mark.parametrize("spread", ["constant", "learned"])
 def test_noise_of_known_size_is_covered_as_promised(oracle, spread):
     bands = calibrate(oracle, samples=noisy_samples(150, 40, 1), spread=spread)
+    inside = how_many_inside(oracle, bands, noisy_samples(150, 40, 2), "value")
     for coverage in COVERAGES:
-        inside = how_many_inside(oracle, bands, noisy_samples(150, 40, 2), "value", coverage)
-        assert_covered(inside, 150, bands.samples, coverage)
+        assert_covered(inside[coverage], 150, bands.samples, coverage)
+
+
+@pytest.mark.parametrize("points", [10, 200])
+def test_calibration_at_another_resolution_keeps_the_promise_there(oracle, points):
+    bands = calibrate(oracle, samples=noisy_samples(100, points, 1), spread="constant")
+    assert bands.points == points
+    inside = how_many_inside(oracle, bands, noisy_samples(150, points, 2), "value")
+    for coverage in COVERAGES:
+        assert_covered(inside[coverage], 150, bands.samples, coverage)
 
 
 def test_the_factor_is_the_quantile_of_the_largest_of_many_normal_numbers(oracle):
@@ -110,13 +128,13 @@ def test_a_learned_spread_is_wide_where_the_noise_is(oracle):
 
 def test_another_number_of_points_keeps_the_coverage(oracle):
     bands = calibrate(oracle, samples=noisy_samples(150, 80, 1), spread="learned")
-    rank = math.ceil(0.9 * (bands.samples + 1))
-    law = stats.betabinom(100, rank, bands.samples + 1 - rank)
+    least = {coverage: least_inside(100, bands.samples, coverage) for coverage in COVERAGES}
     fewer, more = noisy_samples(100, 20, 2), noisy_samples(100, 1280, 2)
     for samples in (fewer, more):
-        assert how_many_inside(oracle, bands, samples, "value", 0.9) >= law.ppf(0.001)
-    unwidened = replace(bands, points=10**9)
-    assert how_many_inside(oracle, unwidened, more, "value", 0.9) < law.ppf(0.001)
+        inside = how_many_inside(oracle, bands, samples, "value")
+        assert all(inside[coverage] >= least[coverage] for coverage in COVERAGES)
+    unwidened = how_many_inside(oracle, replace(bands, points=10**9), more, "value")
+    assert all(unwidened[coverage] < least[coverage] for coverage in COVERAGES)
 
 
 def test_too_few_samples_are_said(oracle):
@@ -233,14 +251,15 @@ def test_a_finer_grid_is_covered(untrained):
     fine = ensemble.fresh(60, 2 * FRESH, use_every=1)
     assert len(fine[0].positions) == 17**2
     bands = calibrate(ensemble, coverage=0.8, count=60)
-    inside = how_many_inside(ensemble, bands, fine, "pressure", 0.8)
-    rank = math.ceil((bands.samples + 1) * 0.8)
-    assert inside >= stats.betabinom(60, rank, bands.samples + 1 - rank).ppf(0.001)
+    inside = how_many_inside(ensemble, bands, fine, "pressure")
+    for coverage in COVERAGES:
+        assert inside[coverage] >= least_inside(60, bands.samples, coverage)
     alone = untrained("darcy")
     bands = calibrate(alone, coverage=0.8, samples=alone.fresh(60, use_every=1))
     assert bands.points == 17**2
-    inside = how_many_inside(alone, bands, fine, "pressure", 0.8)
-    assert_covered(inside, 60, bands.samples, 0.8)
+    inside = how_many_inside(alone, bands, fine, "pressure")
+    for coverage in COVERAGES:
+        assert_covered(inside[coverage], 60, bands.samples, coverage)
 
 
 def test_own_data_from_fit_to_bands(tmp_path):

@@ -1,3 +1,4 @@
+import inspect
 import math
 from dataclasses import replace
 
@@ -5,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from funcattn.data import Sample
+from funcattn.data import Sample, StoredSet
+from funcattn.pde import airfrans
+from funcattn.tasks import TASKS
 from funcattn.trust.breakeven import BreakEven, breakeven
 from funcattn.trust.ladders import LADDERS, Rung, _moved, climb
 
@@ -62,7 +65,7 @@ def test_finer_meshes_come_nearer_to_the_sample(name, untrained, monkeypatch):
     }[name]
     coarse = {
         "darcy": {"nodes": 9, "keep": 1},
-        "burgers": {"points": 16},
+        "burgers": {"points": 48},
         "elasticity": {"around": 12, "radial": 1},
     }[name]
     monkeypatch.setitem(LADDERS, name, [coarse, last])
@@ -81,6 +84,63 @@ def test_other_draws_are_seen(untrained, monkeypatch):
     monkeypatch.setitem(LADDERS, "darcy", [{"nodes": 17, "keep": 1}])
     samples = [subject.splits.test[0]]
     assert next(iter(climb(subject, samples, [0]))).error > 0.05
+
+
+def test_a_sample_of_a_later_draw_is_solved_again(untrained, monkeypatch):
+    """Where the first draw of a sample did not converge, its ladder has the draw that did."""
+    subject = untrained("darcy")
+    monkeypatch.setitem(LADDERS, "darcy", [{"nodes": 17, "keep": 1}])
+    samples = [subject.splits.test[0]]
+    first = subject.task.data.train + subject.task.data.validation
+    monkeypatch.setattr(StoredSet, "attempts", lambda self, row: 2)  # noqa: ARG005
+    assert next(iter(climb(subject, samples, [first]))).error > 0.05
+
+
+def test_fewer_panels_come_nearer_to_the_sample(untrained, monkeypatch):
+    """The last rung has the panels of the data: the same flow, on the airfoil and off it."""
+    subject = untrained("airfrans")
+    monkeypatch.setitem(LADDERS, "airfrans", [{"panels": n} for n in (20, 60, 200)])
+    data = subject.task.data
+    first = data.train + data.validation
+    samples = [subject.splits.test[i] for i in range(2)]
+    rungs = list(climb(subject, samples, range(first, first + 2)))
+    errors = [each.error for each in rungs]
+    assert errors[0] > 10 * errors[1] > 100 * errors[2]
+    assert errors[2] < 1e-8  # mean square, of float32
+
+
+@pytest.mark.parametrize("name", sorted(LADDERS))
+def test_every_rung_takes_parameters_of_its_solver(name):
+    task = TASKS[name]
+    known = inspect.signature(panel_rung if name == "airfrans" else recipe_of(task)).parameters
+    for changes in LADDERS[name]:
+        assert set(changes) <= set(known)
+
+
+def recipe_of(task):
+    return task(task.defaults("smoke", "modern")).recipe().make
+
+
+def panel_rung(*, panels):
+    return airfrans.outline(airfrans.draw_design(np.random.default_rng(0)), panels=panels)
+
+
+def test_every_mesh_of_elasticity_can_be_solved(untrained):
+    """No rung is left out without a word for a mesh that there is not."""
+    subject = untrained("elasticity")
+    data = subject.task.data
+    first = data.train + data.validation
+    rungs = list(climb(subject, [subject.splits.test[0]], [first]))
+    assert [rung.changes for rung in rungs] == LADDERS["elasticity"]
+    assert rungs[-2].error < 0.01  # linear elasticity
+    assert rungs[-2].seconds < rungs[-1].seconds
+
+
+def test_a_run_tested_outside_of_its_range_is_refused(untrained):
+    subject = untrained("airfrans")
+    subject.task.data = replace(subject.task.data, split="reynolds")
+    with pytest.raises(ValueError, match="split full"):
+        breakeven(subject)
 
 
 def test_smooth_fields_are_interpolated_well():

@@ -1,8 +1,10 @@
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from funcattn.data import collate
 from funcattn.serve.familiar import FILE, pooled, read_familiarity, watched
@@ -11,7 +13,13 @@ from funcattn.surrogate import OutsideTrainingWarning as OutsideCases
 from funcattn.surrogate import Surrogate
 from funcattn.tasks.own import rows_of_sample
 from funcattn.training.setup import RunError
-from funcattn.trust.familiar import area_under_curve, familiarity_of, learn_familiarity
+from funcattn.trust.familiar import (
+    SHARE,
+    area_under_curve,
+    familiarity_of,
+    learn_familiarity,
+    learned,
+)
 from funcattn.trust.subject import FRESH
 
 
@@ -56,6 +64,42 @@ def test_validation_samples_are_mostly_below_the_limit(untrained):
     held = subject.splits.validation
     scores = familiarity_of(subject, known, [held[i] for i in range(len(held))])
     assert max(score.worst for score in scores) <= 1 + 1e-9
+
+
+def pooled_samples(count: int, seed: int) -> dict[str, torch.Tensor]:
+    """Features of two layers, correlated and with heavy tails."""
+    random = np.random.default_rng(seed)
+    size = np.exp(0.5 * random.standard_normal((count, 1)))
+    mixed = random.standard_normal((count, 9)) @ np.random.default_rng(0).standard_normal((9, 9))
+    features = torch.from_numpy(size * mixed)
+    return {"input": features[:, :3], "blocks.0": features[:, 3:]}
+
+
+@pytest.mark.parametrize("held", [39, 100, 250])
+def test_false_alarms_are_as_many_as_promised(held):
+    """By one limit for both distances; a limit for each would be passed more often."""
+    train, new = pooled_samples(200, 1), pooled_samples(2000, 2)
+    validation = pooled_samples(held, 3)
+    known = learned(train, validation)
+    flagged = sum(score.worst > 1 for score in known.scores(new))
+    rank = math.ceil((held + 1) * SHARE)
+    law = stats.betabinom(2000, held + 1 - rank, rank)
+    assert law.ppf(0.001) <= flagged <= law.ppf(0.999)
+    # The promise is that of an average over calibrations.
+    rates = []
+    for seed in range(100, 120):
+        known = learned(train, pooled_samples(held, seed))
+        rates.append(np.mean([score.worst > 1 for score in known.scores(new)]))
+    assert np.mean(rates) == pytest.approx(1 - rank / (held + 1), abs=0.02)
+
+
+def test_either_distance_raises_the_alarm():
+    known = learned(pooled_samples(200, 1), pooled_samples(99, 3))
+    far = {name: 100 + rows for name, rows in pooled_samples(1, 4).items()}
+    score = known.scores(far)[0]
+    assert min(score) > 1
+    assert (known.distances(far) / known.limits)[0].tolist() == pytest.approx(list(score))
+    assert known.held == 99
 
 
 def test_padding_does_not_count(untrained):

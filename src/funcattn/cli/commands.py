@@ -78,6 +78,8 @@ class Calibrate:
     """Fresh samples to make, where a solver makes them."""
     cases: Path | None = None
     """Own data: a folder, pattern or file of cases that the fit has not seen."""
+    parameters: Path | None = None
+    """Own data: a table (CSV, Parquet) with a row of numbers for each of these cases."""
     spread: Literal["ensemble", "learned", "constant"] | None = None
     """Where the band is wide; default: as the networks of an ensemble differ, else as learned from
     a third of the samples, else (with few samples) the same everywhere."""
@@ -111,13 +113,14 @@ class Audit:
 class Breakeven:
     """What a run costs and saves, beside our solver made as inaccurate as the run is.
 
-    The cost of data, training and inference in CPU seconds, against the solver on the coarser mesh
-    that has the same error: after how many predictions does it pay?
+    The cost of data, training and inference in CPU seconds, against the solver on the coarser mesh,
+    or with the looser tolerance, that has the same error: after how many predictions does it pay?
+    Beside the page stands the same as JSON.
     """
 
     run_folder: File
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """The JSON file; default: breakeven.json in the folder."""
+    """The HTML file; default: breakeven.html in the folder."""
     samples: int = 6
     """Of the test, that are solved on every mesh."""
     training_seconds: float | None = None
@@ -274,8 +277,8 @@ class Fit:
     calibration: float | None = None
     """Share of the cases (below 1) or their number, put aside for bands around predictions."""
     bands: bool = False
-    """Calibrate bands around predictions, with 15 % of the cases put aside unless --calibration
-    says otherwise."""
+    """Calibrate bands around predictions, in which the truth lies with 90 % probability. 15 % of
+    the cases, at least 9, are put aside for that unless --calibration says otherwise."""
     learning_curve: bool = False
     """Also train with half and a quarter of the cases, to see what more of them would give."""
     seed: int | None = None

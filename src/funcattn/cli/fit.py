@@ -10,11 +10,14 @@ from funcattn.cli import commands
 from funcattn.cli.terminal import command_line, print_table, progress, refuse
 from funcattn.data.cases import look, open_folder
 from funcattn.fitting.plan import FitPlan, read_plan
+from funcattn.serve.bands import TooFewSamplesError, least_samples
 from funcattn.surrogate import DEFAULT_MODEL, Surrogate
 from funcattn.training.loop import State
 
 BANDS_SHARE = 0.15
 """Of the cases, put aside to calibrate bands."""
+COVERAGE = 0.9
+"""Of these bands."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Fit(commands.Fit):
             patience=plan.patience,
             warm_start=plan.warm_start,
             ensemble=plan.ensemble,
-            calibration=plan.calibration or (BANDS_SHARE if self.bands else 0),
+            calibration=_put_aside(plan, len(cases)) if plan.bands else plan.calibration,
             yardsticks=plan.yardsticks,
             seed=plan.seed,
             folder=plan.folder,
@@ -85,8 +88,11 @@ class Fit(commands.Fit):
                 on_step=on_step,
                 command=command_line(),
             )
-        if self.bands:
-            told = surrogate.calibrate().in_words()
+        if plan.bands:
+            try:
+                told = surrogate.calibrate(COVERAGE, command=command_line()).in_words()
+            except TooFewSamplesError as error:  # groups of cases go to one part together
+                told = f"no bands: {error}"
             console.print(told, markup=False, highlight=False, soft_wrap=True)
         if self.learning_curve:
             with console.status("with fewer cases"):
@@ -113,11 +119,29 @@ class Fit(commands.Fit):
         return plan
 
 
+def _put_aside(plan: FitPlan, cases: int) -> float:
+    """How many cases are for bands: as the plan says, or 15 %, and as many as the coverage needs.
+
+    Raises:
+        TooFewSamplesError: there are not enough; said now, not after the training.
+    """
+    least = least_samples(COVERAGE)
+    asked = plan.calibration or max(BANDS_SHARE, least / cases)
+    count = round(asked * cases) if asked < 1 else asked
+    if plan.part_by or (count >= least and 3 * count <= cases):
+        return asked
+    raise TooFewSamplesError(
+        f"bands: expected at least {least} cases to put aside, a third of all at most, for a "
+        f"coverage of {100 * COVERAGE:g} %, got {count:g} of {cases}; give more cases, or fit "
+        "without bands and then: funcattn calibrate RUN --cases NEW"
+    )
+
+
 def _print(surrogate: Surrogate, console: Console) -> None:
     """The error beside the yardsticks', per field in its unit."""
     names = [each.name for each in surrogate.data.outputs if not surrogate.data.classes]
     units = {each.name: f" [{each.unit}]" if each.unit else "" for each in surrogate.data.outputs}
-    found = {"this surrogate": surrogate.run.record["test"], **surrogate.comparison}
+    found = {"this surrogate": surrogate.tested, **surrogate.comparison}
     rows = [
         [label, f"{100 * numbers['error']:.3g} %", *(f"{numbers[name]:.4g}" for name in names)]
         for label, numbers in sorted(found.items(), key=lambda item: item[1]["error"])

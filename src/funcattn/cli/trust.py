@@ -20,7 +20,8 @@ from funcattn.tasks.own import OwnData
 from funcattn.training.run import Run
 from funcattn.trust.audit import audit, write_audit
 from funcattn.trust.bands import calibrate
-from funcattn.trust.breakeven import breakeven, write_breakeven
+from funcattn.trust.breakeven import breakeven
+from funcattn.trust.breakeven_page import write_breakeven
 from funcattn.trust.pages import bands_section
 from funcattn.trust.subject import Subject, open_subject
 from funcattn.trust.verify import verify
@@ -37,8 +38,8 @@ class Calibrate(commands.Calibrate):
             refuse(rest)
             self._own(console)
             return
-        if self.cases is not None:
-            raise ValueError("--cases: expected a run on own data, got a benchmark's")
+        if self.cases is not None or self.parameters is not None:
+            raise ValueError("--cases, --parameters: expected a run on own data, got a benchmark's")
         with making_data(console, self.cache, self.workers) as store:
             subject = open_subject(self.run_folder, store, accept_edited=self.accept_edited)
             calibrated(subject, self, rest)
@@ -48,8 +49,16 @@ class Calibrate(commands.Calibrate):
     def _own(self, console: Console) -> None:
         surrogate = Surrogate.load(self.run_folder, accept_edited=self.accept_edited)
         given = None if self.cases is None else str(self.cases)
+        if given is None and self.parameters is not None:
+            raise ValueError("--parameters: expected --cases with it, got it alone")
         with console.status("scoring"):
-            surrogate.calibrate(self.coverage, given, spread=self.spread, command=command_line())
+            surrogate.calibrate(
+                self.coverage,
+                given,
+                spread=self.spread,
+                command=command_line(),
+                **({} if self.parameters is None else {"parameters": self.parameters}),
+            )
         if surrogate.data.path is not None:
             surrogate.report()
         say_bands(surrogate.run, console)
@@ -75,7 +84,7 @@ class Audit(commands.Audit):
             )
         write_audit(path, subject, found, command_line())
         for check in found.checks:
-            words = f"{check.outcome:15} {check.title}: {check.said}"
+            words = f"{check.outcome:15} {check.title}: {check.found.said}"
             console.print(words, markup=False, highlight=False, soft_wrap=True)
         console.print(f"{found.in_words()} {path}", markup=False, soft_wrap=True)
 
@@ -87,20 +96,26 @@ class Breakeven(commands.Breakeven):
     def run(self, rest: list[str], console: Console) -> None:
         """Mesh after mesh, then the verdict."""
         refuse(rest)
-        path = self.output or self.run_folder / "breakeven.json"
+        path = self.output or self.run_folder / "breakeven.html"
         check_output(path)
-        with console.status("solving on coarser meshes"):
+        with progress(console) as bars:
+            bar = bars.add_task("solving, from coarse to fine", total=None)
             store = Store(self.cache, workers=self.workers, note={"command": command_line()})
             subject = open_subject(self.run_folder, store, accept_edited=self.accept_edited)
-            found = breakeven(subject, count=self.samples, training_seconds=self.training_seconds)
-        write_breakeven(path, found, command_line())
+            found = breakeven(
+                subject,
+                count=self.samples,
+                training_seconds=self.training_seconds,
+                advance=lambda done, total: bars.update(bar, completed=done, total=total),
+            )
+        page = write_breakeven(path, found, command_line())
         rows = [
             [f"solver, {rung.in_words()}", f"{rung.error:.4g}", f"{1e3 * rung.seconds:.4g}"]
             for rung in found.rungs
         ]
         rows.append(["this run", f"{found.error:.4g}", f"{1e3 * found.inference_seconds:.4g}"])
         print_table(console, ["what", "error", "CPU milliseconds of one"], rows)
-        console.print(f"{found.in_words()} {path}", markup=False, soft_wrap=True)
+        console.print(f"{found.in_words()} {page}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,11 @@ class StoredSet:
         with self._open() as file:
             return len(file["attempts"])
 
+    def attempts(self, row: int) -> int:
+        """How many draws a sample took; the last one is the sample."""
+        with self._open() as file:
+            return int(file["attempts"][row])
+
     def read(self, name: str, rows: range, every: tuple[int, ...] = ()) -> Array:
         """One field of some samples, with a stride along each further axis."""
         cut = tuple(slice(None, None, step) for step in every)

@@ -27,6 +27,7 @@ from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
 from funcattn.tasks.own_samples import sample_of, split_of, splits_of
+from funcattn.training.ensemble import read_test
 from funcattn.training.loop import check_fingerprint
 from funcattn.training.run import Run
 from funcattn.training.setup import RunError, read_json
@@ -105,7 +106,7 @@ class FittedSurrogate:
         ]
         if not self.run.finished:
             return lines[0]
-        test = self.run.record["test"]
+        test = self.tested
         lines.append(f"test error {test['error']:.4g} (over the deviation of each field)")
         for each in own.outputs:
             if each.name in test:
@@ -114,6 +115,12 @@ class FittedSurrogate:
         for name, numbers in self.comparison.items():
             lines.append(f"  {name}: {numbers['error']:.4g}")
         return "\n".join(lines)
+
+    @property
+    def tested(self) -> dict[str, float]:
+        """The test errors of the prediction: of an ensemble, of the mean."""
+        recorded: dict[str, float] = self.run.record["test"]
+        return read_test(self.run) or recorded
 
     @property
     def comparison(self) -> dict[str, dict[str, float]]:
@@ -127,7 +134,7 @@ class FittedSurrogate:
 
     def verdict(self) -> str:
         """A sentence where a yardstick is no worse, else nothing."""
-        mine = self.run.record["test"]["error"]
+        mine = self.tested["error"]
         better = [name for name, each in self.comparison.items() if each["error"] <= mine]
         if not better:
             return ""

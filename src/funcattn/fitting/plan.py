@@ -65,6 +65,8 @@ class FitPlan:
     """Networks with seeds one after another, whose mean is the prediction."""
     calibration: float = 0.0
     """Share of the cases (below 1) or their number, put aside for bands around predictions."""
+    bands: bool = False
+    """Calibrate these bands after the fit."""
     yardsticks: bool = True
     seed: int = 0
     device: str = "auto"

@@ -62,7 +62,7 @@ def _yardsticks(surrogate: "FittedSurrogate") -> Iterator[Section]:
     own = surrogate.data
     names = [] if own.classes else [each.name for each in own.outputs]
     units = {each.name: f" [{each.unit}]" if each.unit else "" for each in own.outputs}
-    found = {"this surrogate": surrogate.run.record["test"], **surrogate.comparison}
+    found = {"this surrogate": surrogate.tested, **surrogate.comparison}
     ranked = sorted(found.items(), key=lambda item: item[1]["error"])
     rows = [
         (label, f"{100 * numbers['error']:.3g} %", *(f"{numbers[name]:.4g}" for name in names))

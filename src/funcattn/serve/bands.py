@@ -64,6 +64,15 @@ class Banded(NamedTuple):
     upper: Any
 
 
+def least_samples(coverage: float) -> int:
+    """Calibration samples without which this coverage cannot be promised.
+
+    >>> [least_samples(coverage) for coverage in (0.5, 0.8, 0.9, 0.95)]
+    [1, 4, 9, 19]
+    """
+    return math.ceil(coverage / (1 - coverage) - 1e-9)
+
+
 def conformal_quantile(scores: Sequence[float], coverage: float) -> float:
     """The k-th smallest of m scores, k = ceil((m + 1) coverage).
 
@@ -79,9 +88,9 @@ def conformal_quantile(scores: Sequence[float], coverage: float) -> float:
     count = len(scores)
     rank = math.ceil((count + 1) * coverage - 1e-9)
     if rank > count:
-        least = math.ceil(coverage / (1 - coverage) - 1e-9)
         raise TooFewSamplesError(
-            f"coverage {coverage:g}: expected at least {least} calibration samples, got {count}, "
+            f"coverage {coverage:g}: expected at least {least_samples(coverage)} calibration "
+            f"samples, got {count}, "
             f"which can promise at most {count / (count + 1):.3g}; calibrate with more samples, or "
             "ask for less"
         )

@@ -1,9 +1,10 @@
 """Is an input like the training data? A score from what the network sees of it, layer by layer.
 
 Of the inputs, of what every block gives, and of the output, mean and deviation over the points are
-taken. The score of a sample is the larger of two distances, each over what 95 % of the validation
-samples stay below: Mahalanobis' distance from the mean of the training samples, and the distance to
-the nearest of them in the same metric. Above 1 it is unlike the training data.
+taken. The score of a sample is the larger of two distances, each over its limit: Mahalanobis'
+distance from the mean of the training samples, and the distance to the nearest of them in the same
+metric. The limits are such that 95 % of the validation samples have a score below 1: a sample above
+it is unlike the training data.
 
 Axes: b sample, m training sample, f feature of a layer, k feature of all layers.
 """

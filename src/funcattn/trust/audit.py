@@ -4,35 +4,20 @@ Samples are fresh ones of the solver, or those of the test where there is none.
 """
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from funcattn.export import AGREEMENT, example_inputs, fixed_grid, to_onnx
 from funcattn.files import write_text
 from funcattn.provenance import facts
-from funcattn.trust import checks
-from funcattn.trust.checks import Check, Examined, not_applicable
-from funcattn.trust.pages import bands_section
+from funcattn.trust.checks import CHECKS, THRESHOLDS, Check, Examined
+from funcattn.trust.pages import bands_section, made_section
 from funcattn.trust.subject import FRESH, Subject
 from funcattn.viz.plots import curves, histogram
 from funcattn.viz.report import Picture, Section, Table, write_report
 
 SAMPLES = 40
-CHECKS: tuple[Callable[[Examined], Check], ...] = (
-    checks.tail,
-    checks.resolution,
-    checks.subsets,
-    checks.patches,
-    checks.symmetries,
-    checks.waves,
-    checks.noise,
-    checks.residual,
-    checks.cost,
-    checks.determinism,
-)
 
 
 @dataclass(frozen=True)
@@ -78,34 +63,11 @@ def audit(
         source = f"{len(samples)} samples of the test"
     _ = subject.splits  # some tasks take scales of their metrics from there
     examined = Examined(subject, samples)
-    asked = (*CHECKS, export)
     found = []
-    for place, check in enumerate(asked, 1):
+    for place, check in enumerate(CHECKS, 1):
         found.append(check(examined))
-        advance(place, len(asked))
+        advance(place, len(CHECKS))
     return Audit(source, found, examined.errors.tolist())
-
-
-def export(examined: Examined) -> Check:
-    """The network as an ONNX file, beside PyTorch."""
-    asked = (
-        f"The ONNX file of the network must give what PyTorch gives, up to {AGREEMENT:g} of the "
-        "largest value."
-    )
-    title, subject = "Export", examined.subject
-    network = subject.run.network
-    example = example_inputs(subject.task, network, weights=subject.task.weighted)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            grid = fixed_grid(subject.task, network)
-            to_onnx(network, Path(folder) / "network.onnx", example, grid=grid)
-    except ModuleNotFoundError as error:
-        return not_applicable(title, asked, f"{error.name} is not installed")
-    except ValueError as error:
-        return not_applicable(title, asked, f"the network cannot be written: {error}")
-    except RuntimeError as error:
-        return Check(title, asked, "fails", str(error).splitlines()[0])
-    return Check(title, asked, "passes", "the file and the network agree")
 
 
 def write_audit(path: Path, subject: Subject, found: Audit, command: str) -> None:
@@ -114,8 +76,8 @@ def write_audit(path: Path, subject: Subject, found: Audit, command: str) -> Non
         "run": subject.run.settings.task,
         "summary": found.in_words(),
         "samples": found.source,
-        "thresholds": dict(checks.THRESHOLDS),
-        "checks": [asdict(check) for check in found.checks],
+        "thresholds": dict(THRESHOLDS),
+        "checks": [check.as_dict() for check in found.checks],
         "errors": list(found.errors),
         "command": command,
         **facts(),
@@ -125,32 +87,26 @@ def write_audit(path: Path, subject: Subject, found: Audit, command: str) -> Non
     write_report(
         path,
         title=f"Audit: {subject.task.title}",
-        summary=f"{found.in_words()} Of {found.source}.",
-        sections=[*_sections(subject, found), *_facts(record)],
+        summary=f"{found.in_words()} Examined with {found.source}.",
+        sections=[*_sections(subject, found), made_section(record)],
     )
 
 
 def _sections(subject: Subject, found: Audit) -> Iterator[Section]:
-    rows = [(check.title, check.outcome, check.said) for check in found.checks]
+    rows = [(check.title, check.outcome, check.found.said) for check in found.checks]
     yield Section("Verdicts", "", [Table(("check", "verdict", "found"), rows)])
     yield from bands_section(subject.run)
     for check in found.checks:
-        tables = [Table(check.headings, check.rows)] if check.rows else []
+        its = check.found
+        tables = [Table(its.headings, its.rows)] if its.rows else []
         pictures = []
-        if check.lines:
-            figure = curves(check.lines, x_label=check.axes[0], y_label=check.axes[1])
-            pictures.append(Picture(figure, f"{check.axes[1]} over {check.axes[0]}"))
-        if check.title == "The tail of the error":
-            figure = histogram(found.errors, x_label=subject.task.headline.replace("_", " "))
+        if its.lines:
+            figure = curves(its.lines, x_label=its.axes[0], y_label=its.axes[1])
+            pictures.append(Picture(figure, f"{its.axes[1]} over {its.axes[0]}"))
+        if its.values:
+            name = subject.task.headline.replace("_", " ")
+            figure = histogram(its.values, x_label=name, y_label="samples")
             pictures.append(Picture(figure, "the error of every sample"))
-        text = f"{check.asked} Verdict: {check.outcome}; {check.said}."
-        yield Section(check.title, text, tables, pictures)
-
-
-def _facts(record: dict[str, Any]) -> Iterator[Section]:
-    names = ("command", "commit", "machine", "threads", "versions")
-    rows = [
-        (name, value if isinstance(value := record[name], str) else json.dumps(value))
-        for name in names
-    ]
-    yield Section("How this was made", "", [Table(("what", "value"), rows)])
+        word = "Not applicable" if check.outcome == "not applicable" else "Found"
+        text = f"{check.asked} {word}: {its.said}."
+        yield Section(check.title, text, tables, pictures, verdict=check.outcome)

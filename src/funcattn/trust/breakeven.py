@@ -4,19 +4,15 @@ A solver that is far more accurate than the surrogate is a weak baseline: on a c
 the same error, it is cheaper. That is what one prediction is compared with here.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from funcattn.data import collate
-from funcattn.files import write_text
-from funcattn.provenance import facts
 from funcattn.tasks.solved import Generated
-from funcattn.trust.ladders import Rung, climb
+from funcattn.trust.ladders import LADDERS, Rung, climb
 from funcattn.trust.subject import Subject
 
 ROUNDS = 5
@@ -104,6 +100,11 @@ def breakeven(
             "elsewhere; compare the time of a prediction with that of your own solver, run until "
             "it is as inaccurate"
         )
+    if getattr(task.data, "split", "full") not in ("full", "scarce"):
+        raise ValueError(
+            f"breakeven: expected a run that is tested where it was trained, got one with the "
+            f"split {getattr(task.data, 'split', '')!r}; train with --data.split full"
+        )
     made = subject.store.made(task.recipe(), task.data.seed, task.count)
     each = float(made.provenance["seconds_per_sample"])
     test = subject.splits.test
@@ -112,15 +113,11 @@ def breakeven(
     learned = task.data.train + task.data.validation
     seconds, note = training_seconds, "as given"
     if seconds is None:
-        record = subject.run.record
-        note = "CPU seconds of the record"
-        if "cpu_seconds" not in record:
-            note = "wall-clock seconds of the record, which has no CPU seconds"
-        seconds = float(record.get("cpu_seconds", record["seconds"]))
+        seconds, note = _training(subject)
     rungs = []
     for rung in climb(subject, samples, range(learned, learned + count)):
         rungs.append(rung)
-        advance(len(rungs), len(rungs))
+        advance(len(rungs), len(LADDERS[task.name]))
     return BreakEven(
         task=task.name,
         model=subject.run.settings.model,
@@ -135,6 +132,15 @@ def breakeven(
     )
 
 
+def _training(subject: Subject) -> tuple[float, str]:
+    """CPU seconds of all networks of the run, as recorded."""
+    records = [run.record for run in (subject.run, *subject.run.members)]
+    note = "CPU seconds of the record"
+    if any("cpu_seconds" not in record for record in records):
+        note = "wall-clock seconds of the record, which has no CPU seconds: too many at most"
+    return sum(float(each.get("cpu_seconds", each["seconds"])) for each in records), note
+
+
 def _inference(subject: Subject, sample: Any) -> float:
     batch, times = collate([sample]), []
     for _ in range(ROUNDS + 1):
@@ -142,18 +148,3 @@ def _inference(subject: Subject, sample: Any) -> float:
         subject.predictions(batch)
         times.append(time.process_time() - start)
     return sorted(times[1:])[ROUNDS // 2]
-
-
-def write_breakeven(path: Path, found: BreakEven, command: str) -> None:
-    """As JSON."""
-    document = {
-        **asdict(found),
-        "summary": found.in_words(),
-        "equal": None if found.equal is None else asdict(found.equal),
-        "speed_up": found.speed_up,
-        "weak_speed_up": found.weak_speed_up,
-        "predictions": None if math.isinf(found.predictions) else math.ceil(found.predictions),
-        "command": command,
-        **facts(),
-    }
-    write_text(path, json.dumps(document, indent=1) + "\n")

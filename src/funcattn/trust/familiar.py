@@ -18,7 +18,7 @@ MOST = 300
 SHRINKAGE = 0.1
 """Of the covariance towards its mean variance: there are more features than one can estimate."""
 SHARE = 0.95
-"""Of the validation samples are below the limit."""
+"""Of new samples like those of validation are below the limit."""
 
 
 @torch.no_grad()
@@ -38,20 +38,47 @@ def learn_familiarity(subject: Subject) -> Familiarity:
     """From the training samples, with limits from validation; kept with the run."""
     train, validation = subject.splits.train, subject.splits.validation
     chosen = torch.linspace(0, len(train) - 1, min(MOST, len(train))).round().int().tolist()
-    found = looked_at(subject, [train[i] for i in chosen])
-    means, whitenings = {}, {}
-    for name, features in found.items():
-        features = features.double()
-        means[name] = features.mean(0)
-        whitenings[name] = _whitening(features - means[name])
-    count = min(MOST, len(validation))
-    made = Familiarity(means, whitenings, torch.zeros(1, 1), torch.ones(2), count)
-    made = replace(made, seen=made.placed(found))
-    held = looked_at(subject, [validation[i] for i in range(count)])
-    made = replace(made, limits=torch.stack([_limit(each) for each in made.distances(held).T]))
+    made = learned(
+        looked_at(subject, [train[i] for i in chosen]),
+        looked_at(subject, [validation[i] for i in range(min(MOST, len(validation)))]),
+    )
     with signed_file(subject.run.folder / FILE) as aside:
         save_file(made.tensors(), aside)
     return made
+
+
+def learned(train: Pooled, held: Pooled) -> Familiarity:
+    """What training samples look like, with limits that a new sample passes as seldom as promised.
+
+    One threshold is for both distances together: that of the larger of the two, each over its scale
+    on training samples. It is the conformal quantile of samples that nothing here has seen, so that
+    a sample of the same distribution is beyond it with a probability of at most 1 - SHARE.
+    """
+    scales = _scales(train)
+    made = _placed(train)
+    largest = (made.distances(held) / scales).amax(1)
+    limits = scales * _quantile(largest)
+    return replace(made, limits=limits, held=len(largest))
+
+
+def _placed(train: Pooled) -> Familiarity:
+    """Without limits yet."""
+    means, whitenings = {}, {}
+    for name, features in train.items():
+        features = features.double()
+        means[name] = features.mean(0)
+        whitenings[name] = _whitening(features - means[name])
+    made = Familiarity(means, whitenings, torch.zeros(1, 1), torch.ones(2), 0)
+    return replace(made, seen=made.placed(train))
+
+
+def _scales(train: Pooled) -> Tensor:
+    """Of both distances, (2): what SHARE of one half of the training samples has to the other."""
+    halves = [{name: rows[start::2] for name, rows in train.items()} for start in (0, 1)]
+    if not len(next(iter(halves[1].values()))):
+        return torch.ones(2).double()
+    found = [_placed(a).distances(b) for a, b in (halves, halves[::-1])]
+    return torch.cat(found).quantile(SHARE, dim=0).clamp(min=1e-300)
 
 
 def familiarity_of(subject: Subject, known: Familiarity, samples: Sequence[Sample]) -> list[Score]:
@@ -76,10 +103,10 @@ def _whitening(centred: Tensor) -> Tensor:
     size = covariance.diagonal().mean().clamp(min=1e-300)
     shrunk = (1 - SHRINKAGE) * covariance + SHRINKAGE * size * torch.eye(len(covariance)).double()
     values, vectors = torch.linalg.eigh(shrunk)
-    return vectors * values.rsqrt()
+    return (vectors * values.rsqrt()).contiguous()
 
 
-def _limit(column: Tensor) -> Tensor:
+def _quantile(scores: Tensor) -> Tensor:
     """The conformal quantile, or the largest where there are too few samples for it."""
-    rank = min(math.ceil((len(column) + 1) * SHARE), len(column))
-    return column.sort().values[rank - 1].clamp(min=1e-300)
+    rank = min(math.ceil((len(scores) + 1) * SHARE - 1e-9), len(scores))
+    return scores.sort().values[rank - 1].clamp(min=1e-300)

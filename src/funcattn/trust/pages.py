@@ -1,6 +1,7 @@
 """Sections of reports about trust."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from funcattn.serve.bands import Bands, TooFewSamplesError, read_bands
 from funcattn.training.run import Run
@@ -42,6 +43,19 @@ def bands_section(run: Run) -> Iterator[Section]:
         "interest, the distance between that of the truth and that of the prediction."
     )
     yield Section("Bands", text, [Table(headings, rows)])
+
+
+def made_section(record: Mapping[str, Any]) -> Section:
+    """The command, the machine and the versions behind a page."""
+    names = ("command", "commit", "machine", "threads", "versions")
+    rows = [(name, _plain(record[name])) for name in names]
+    return Section("How this was made", "", [Table(("what", "value"), rows)])
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    return str(value)
 
 
 _SPREADS = {

@@ -96,7 +96,10 @@ def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure
     for name, line in lines.items():
         heights.append(_plot(axis, line, label=name)[1])
     axis.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
-    _decades(axis, np.concatenate(heights))
+    drawn = np.concatenate(heights)
+    if len(drawn) and 0 < drawn.max() < 2 * drawn.min():  # what hardly changes is drawn as flat
+        axis.set_ylim(drawn.min() / 2, 2 * drawn.max())
+    _decades(axis, drawn)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_xticks(sorted({x for line in lines.values() for x in line[0]}))
@@ -106,7 +109,7 @@ def curves(lines: Mapping[str, Series], *, x_label: str, y_label: str) -> Figure
     return figure
 
 
-def histogram(values: Sequence[float], *, x_label: str) -> Figure:
+def histogram(values: Sequence[float], *, x_label: str, y_label: str = "test samples") -> Figure:
     """How often which value came, with mean and median; what is not finite is left out."""
     figure = ShownFigure(figsize=(7, 3.2), layout="constrained")
     axis = figure.subplots()
@@ -127,7 +130,7 @@ def histogram(values: Sequence[float], *, x_label: str) -> Figure:
         axis.axvline(mean, color=PREDICTION, label=f"mean {mean:.4g}")
         axis.axvline(median, color=TRUTH, linestyle="--", label=f"median {median:.4g}")
         axis.legend(fontsize=9)
-    axis.set(xlabel=x_label, ylabel="test samples")
+    axis.set(xlabel=x_label, ylabel=y_label)
     axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 

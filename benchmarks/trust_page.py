@@ -1,8 +1,9 @@
-"""Draw the pictures of docs/trust.md, from results/trust.json, a calibrated run and audits.
+"""Fill in the tables of docs/trust.md and draw its pictures, from results/trust.json.
 
-    python benchmarks/trust_pictures.py runs/burgers runs/darcy --cache CACHE
+    python benchmarks/trust_page.py
+    python benchmarks/trust_page.py --run runs/burgers --cache CACHE
 
-The first run is drawn with its band, the audits (audit.json) of both with their curves.
+A calibrated run on a line is drawn with its band, where one is given.
 """
 
 import argparse
@@ -10,34 +11,35 @@ import json
 from pathlib import Path
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from trust_tables import NO_FIELD, PAGE, RESULTS, page
 
 from funcattn.data import Store, collate
+from funcattn.files import write_text
 from funcattn.serve.bands import read_bands
+from funcattn.trust.breakeven_page import draw_costs, few_ticks
 from funcattn.trust.subject import FRESH, open_subject
 from funcattn.viz.saving import write_figure
 from funcattn.viz.style import PREDICTION, TRUTH
 
 
 def main() -> None:
-    """Draw all."""
+    """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--results", type=Path, default=Path("results/trust.json"))
-    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--cache", type=Path)
     asked = parser.parse_args()
-    results = json.loads(asked.results.read_text())
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
     pictures = {
-        "trust_bands": bands(asked.runs[0], asked.cache, results),
         "trust_unlike": unlike(results),
         "trust_breakeven": breakeven(results),
-        "trust_audit": audits([run / "audit.json" for run in asked.runs]),
+        "trust_audit": audits(results),
     }
+    if asked.run is not None:
+        pictures["trust_bands"] = bands(asked.run, asked.cache, results)
     for name, figure in pictures.items():
-        print(*write_figure(figure, asked.out / name)[:1])
+        print(*write_figure(figure, PAGE.parent / "pictures" / name)[:1])
+    write_text(PAGE, page())
 
 
 def bands(folder: Path, cache: Path, results: dict) -> Figure:
@@ -68,8 +70,13 @@ def bands(folder: Path, cache: Path, results: dict) -> Figure:
     for task, parts in results.items():
         if "bands" not in parts:
             continue
-        found = parts["bands"]["found"]["learned"]["as trained"]["inside at all points"]
-        right.plot([float(c) for c in found], list(found.values()), "o", label=task)
+        for field, found in parts["bands"]["found"]["learned"]["as trained"][
+            "inside at all points"
+        ].items():
+            if (task, field) == NO_FIELD:
+                continue
+            name = f"{task}, {field}" if task == "airfrans" else task
+            right.plot([float(c) for c in found], list(found.values()), "o", label=name)
     right.set(
         xlabel="coverage asked for",
         ylabel="samples inside at all points",
@@ -113,46 +120,33 @@ def breakeven(results: dict) -> Figure:
     for axis in axes[len(shown) :]:
         axis.set_axis_off()
     for axis, (task, found) in zip(axes, shown.items(), strict=False):
-        seconds = [1e3 * rung["seconds"] for rung in found["rungs"]]
-        errors = [max(rung["error"], 1e-7) for rung in found["rungs"]]
-        axis.plot(seconds, errors, "o-", color=TRUTH, markersize=4, label="solver")
-        mine = 1e3 * found["inference_seconds"]
-        axis.plot([mine], [found["error"]], "*", color=PREDICTION, markersize=12, label="surrogate")
-        axis.set(xscale="log", yscale="log", title=task)
-        _few_ticks(axis)
+        rungs = [(rung["seconds"], rung["error"]) for rung in found["rungs"]]
+        draw_costs(axis, rungs, (found["inference_seconds"], found["error"]))
+        axis.set_title(task, fontsize=10)
     axes[0].legend(fontsize=8)
     figure.supxlabel("CPU milliseconds of one", fontsize=10)
     figure.supylabel("error", fontsize=10)
     return figure
 
 
-def audits(paths: list[Path]) -> Figure:
-    """The curves of some audits: error over resolution and over wave numbers."""
+def audits(results: dict) -> Figure:
+    """The curves of the audits: error over resolution and wave numbers, time over points."""
     titles = ("Other resolutions", "Wave numbers", "Time and memory over the points")
     figure = Figure(figsize=(10.8, 3.2), layout="constrained")
     for axis, title in zip(figure.subplots(1, len(titles)), titles, strict=True):
-        for path in paths:
-            document = json.loads(path.read_text())
-            check = next(each for each in document["checks"] if each["title"] == title)
+        for task, parts in results.items():
+            if "audit" not in parts:
+                continue
+            check = parts["audit"]["found"]["checks"][title]
             for line in check["lines"].values():
                 x, y = zip(*sorted(zip(*line, strict=True)), strict=True)
-                axis.plot(x, y, "o-", markersize=4, label=document["run"])
-            if check["lines"]:
+                axis.plot(x, y, "o-", markersize=4, linewidth=1, label=task)
                 axis.set(xlabel=check["axes"][0], ylabel=check["axes"][1])
-        axis.set(xscale="log", yscale="log", title=title)
-        _few_ticks(axis)
+        axis.set(xscale="log", yscale="log")
+        axis.set_title(title, fontsize=10)
+        few_ticks(axis)
         axis.legend(fontsize=8)
     return figure
-
-
-def _few_ticks(axis: Axes) -> None:
-    """At powers of ten, and where there are few of these, at 2 and 5 too."""
-    for side in (axis.xaxis, axis.yaxis):
-        low, high = side.get_view_interval()
-        side.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
-        side.set_major_formatter("{x:.3g}")
-        side.set_minor_formatter(NullFormatter())
-    axis.grid(visible=True, alpha=0.3)
 
 
 if __name__ == "__main__":
