@@ -90,7 +90,6 @@ def calibrate(target: Path) -> int:
     place = target.relative_to(PROJECT) if target.is_relative_to(PROJECT) else target
     command = [sys.executable, "-m", "funcattn", "calibrate", str(place)]
     subprocess.run(command, check=True, cwd=PROJECT)
-    (target / "report.html").unlink(missing_ok=True)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         raise ValueError(f"{target}: expected at most {MOST_BYTES} bytes, got {size}")
