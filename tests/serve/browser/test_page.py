@@ -93,7 +93,7 @@ def test_resolution_cut_and_inside(visit: Visit, address: str) -> None:
         "(before) => document.querySelector('#cut .curve').getAttribute('d') !== before", arg=before
     )
     page.locator("#inside summary").click()
-    page.locator("#inside .map canvas").wait_for(state="visible")
+    page.get_by_label("Map C, 4 by 4").wait_for(state="visible")
     assert page.locator("#inside .bases canvas").count() == 4
     visitor.look("darcy-inside", full=True)
 

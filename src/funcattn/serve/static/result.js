@@ -21,6 +21,8 @@ export class Result {
     this.model = model;
     this.seconds = reply.seconds;
     this.warnings = reply.warnings ?? [];
+    /** How unlike the training data it is: above 1 it is. */
+    this.unlike = reply.unlike ?? 0;
     this.input = reply.values ? decode(reply.values) : null;
     this.sides = Object.fromEntries(["outputs", "lower", "upper"].map((side) => [side, reply[side] ? decodeAll(reply[side]) : null]));
     this.meshes = new Map();
@@ -38,10 +40,19 @@ export class Result {
     const n = this.mesh.count;
     const start = Math.min(frame, this.frames - 1) * n * channels;
     if (channels === 1) return data.subarray(start, start + n);
-    return Float32Array.from({ length: n }, (_, k) => {
-      const row = data.subarray(start + k * channels, start + (k + 1) * channels);
-      return part === "size" ? Math.hypot(...row) : row[part];
-    });
+    if (part !== "size") return Float32Array.from({ length: n }, (_, k) => data[start + k * channels + part]);
+    const rows = (from) => Array.from({ length: n }, (_, k) => from.subarray(start + k * channels, start + (k + 1) * channels));
+    if (side === "outputs") return Float32Array.from(rows(data), (row) => Math.hypot(...row));
+    // The shortest and the longest vector of a box.
+    const [lows, highs] = ["lower", "upper"].map((end) => rows(this.sides[end][output].data));
+    const end = side === "upper" ? (low, high) => Math.max(Math.abs(low), Math.abs(high)) : (low, high) => Math.max(0, low, -high);
+    return Float32Array.from(lows, (row, k) => Math.hypot(...row.map((low, c) => end(low, highs[k][c]))));
+  }
+
+  /** Half the width of the band at the points. */
+  halfWidth(channel, frame = 0) {
+    const [low, high] = ["lower", "upper"].map((side) => this.values(channel, frame, side));
+    return high.map((value, k) => (value - low[k]) / 2);
   }
 
   /** The mesh of a frame: where the points are then, if the model says that. */
@@ -63,8 +74,8 @@ function decodeAll(arrays) {
 }
 
 /** The values of another result at this one's points, by interpolation where their points differ. */
-export function valuesAt(mesh, result, channel, frame) {
-  const values = result.values(channel, frame);
+export function valuesAt(mesh, result, channel, frame, side = "outputs") {
+  const values = result.values(channel, frame, side);
   if (result.mesh === mesh || result.mesh.count === mesh.count) return values;
   return Float32Array.from({ length: mesh.count }, (_, k) =>
     result.mesh.at(values, mesh.positions[k * mesh.dims], mesh.positions[k * mesh.dims + 1]));
