@@ -68,6 +68,11 @@ class OwnModel(ServedModel):
         return self.own.outputs
 
     @property
+    def frames(self) -> int | None:
+        """Those of training; a file may ask for other times."""
+        return None if self.own.kind == "steady" else self.own.frames
+
+    @property
     def _sliders(self) -> list[dict[str, Any]]:
         """Numbers of a case, with the ranges of training."""
         known, found = self.run.network.value_range, []

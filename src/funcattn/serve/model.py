@@ -108,6 +108,11 @@ class ServedModel(ABC):
         """The fields that are sought."""
         return self.problem.outputs
 
+    @property
+    def frames(self) -> int | None:
+        """How many fields follow each other in time."""
+        return getattr(self.task, "frames", None)
+
     def answer(self, question: Question, out: Tensor) -> dict[str, Array]:
         """The fields by name, with points last but for the channels: (n), (n c), (t n), (t n c)."""
         b, n = out.shape[:2]
@@ -175,7 +180,7 @@ class ServedModel(ABC):
             "upper": list(upper),
             "inputs": _ranges(problem.inputs, known.value_range),
             "outputs": _ranges(self.outputs, None, self._record.get("output_range", {})),
-            "frames": getattr(self.task, "frames", None),
+            "frames": self.frames,
             "editor": self.form(),
             "view": None if editor is None or editor.view is None else list(editor.view),
             "sample": sample,

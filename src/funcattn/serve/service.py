@@ -271,11 +271,8 @@ class Service:
 
         def read(path: Path) -> Question:
             path.write_bytes(body)
-            try:
+            with _without_place(path):
                 return model.asked_by_file(path, settings)
-            except (FileError, ValueError) as error:
-                # About what was sent, not about where we put it.
-                raise ValueError(str(error).replace(str(path), "body")) from error
 
         with tempfile.TemporaryDirectory(prefix="funcattn-") as folder:
             place = Path(folder, f"body{suffix}")
@@ -295,7 +292,8 @@ class Service:
         answer = await self._answer(request, model, question)
 
         def write() -> bytes:
-            model.write(place, question, answer.told)
+            with _without_place(place):
+                model.write(place, question, answer.told)
             return place.read_bytes()
 
         content = await asyncio.to_thread(write)
@@ -306,6 +304,15 @@ class Service:
             "Content-Disposition": f'attachment; filename="{model.name}{place.suffix}"',
         }
         return Response(content, media_type=kind, headers=headers)
+
+
+@contextmanager
+def _without_place(path: Path) -> Iterator[None]:
+    """What goes wrong with a file is about what was sent, not about where we put it."""
+    try:
+        yield
+    except (FileError, ValueError) as error:
+        raise ValueError(str(error).replace(str(path), "body")) from error
 
 
 def _accepts(request: Request, kind: str) -> bool:

@@ -74,9 +74,8 @@ export class Inside {
     bases.replaceChildren();
     if (field && places) {
       this.mesh = meshOf({ ...reply, positions: places }, this.mesh);
-      const { data } = decode(field);
-      const points = this.mesh.count;
-      const functions = data.length / points;
+      const { data, shape } = decode(field);
+      const [functions, points] = reply.basis ? shape : [1, shape[0]];
       bases.replaceChildren(...Array.from({ length: functions }, (_, k) => (reply.basis ? this.#thumbnail(k, functions) : this.#coefficient(data))));
       const camera = this.mesh.dims > 1 ? new Camera(this.mesh) : null;
       [...bases.children].forEach((figure, k) => this.#draw(find("canvas", figure), data.subarray(k * points, (k + 1) * points), camera));

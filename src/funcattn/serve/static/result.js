@@ -26,7 +26,8 @@ export class Result {
     this.input = reply.values ? decode(reply.values) : null;
     this.sides = Object.fromEntries(["outputs", "lower", "upper"].map((side) => [side, reply[side] ? decodeAll(reply[side]) : null]));
     this.meshes = new Map();
-    this.frames = model.frames ?? 1;
+    const { name, channels = 1 } = model.outputs[0];
+    this.frames = this.sides.outputs[name].data.length / (this.mesh.count * channels);
   }
 
   get bands() {

@@ -269,12 +269,13 @@ export class Workbench {
     const tools = find(".tools", board("surrogate"));
     tools.replaceChildren();
     if (!own) return;
-    tools.append(button("Download VTU", async () => {
+    const series = this.model.frames > 1;
+    tools.append(button(series ? "Download the result" : "Download VTU", async () => {
       const request = this.request();
       if (!request) return this.#complain("Choose a mesh file first.");
       try {
-        const blob = await api.downloadVtu(this.model.name, request);
-        const link = h("a", { href: URL.createObjectURL(blob), download: `${this.model.name}.vtu` });
+        const { blob, ending } = await api.download(this.model.name, request, series);
+        const link = h("a", { href: URL.createObjectURL(blob), download: `${this.model.name}.${ending}` });
         link.click();
         URL.revokeObjectURL(link.href);
         announce("The file was downloaded.");
