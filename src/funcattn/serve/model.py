@@ -111,7 +111,8 @@ class ServedModel(ABC):
     @property
     def frames(self) -> int | None:
         """How many fields follow each other in time."""
-        return getattr(self.task, "frames", None)
+        found: int | None = getattr(self.task, "frames", None)
+        return found
 
     def answer(self, question: Question, out: Tensor) -> dict[str, Array]:
         """The fields by name, with points last but for the channels: (n), (n c), (t n), (t n c)."""

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -51,7 +51,9 @@ class Told:
         return [self._part(slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
 
     def _part(self, rows: slice) -> "Told":
-        return Told(*(None if part is None else part[rows] for part in vars(self).values()))
+        lower, upper = (None if end is None else end[rows] for end in (self.lower, self.upper))
+        scores = None if self.scores is None else self.scores[rows]
+        return Told(self.fields[rows], lower, upper, scores)
 
 
 class Predictor:
@@ -218,8 +220,11 @@ class Predictor:
     def _said(self, batch: Batch) -> tuple[Tensor, list[Score] | None]:
         """What each network says, (k b n *o), and how unlike the training data each sample is."""
         familiar = self.familiar
+        looking: AbstractContextManager[dict[str, Tensor]] = nullcontext({})
+        if familiar is not None:
+            looking = watched(self.surrogate)
         with torch.no_grad(), _words_about(batch):
-            with nullcontext({}) if familiar is None else watched(self.surrogate) as seen:
+            with looking as seen:
                 first = self.task.predict(self.surrogate, batch)
             others = [self.task.predict(network, batch) for network in self.networks[1:]]
             out = torch.stack([first, *others])

@@ -102,7 +102,7 @@ def test_the_band_is_shown_and_an_unlike_input_is_warned_about(visit: Visit, add
     visitor = visit(address)
     page = visitor.open("/#/banded")
     promise = page.locator("#surrogate .promise")
-    assert "80\u00a0% lie inside theirs at every point" in promise.inner_text()
+    assert "For 80\u00a0% of inputs like those of training" in promise.inner_text()
     assert page.locator("#cut .band").count() > 0
     before = pixels(page, "surrogate")
     page.get_by_text("Half width of its band").click()
