@@ -43,6 +43,7 @@ def test_labels_are_answered_as_labels(serve: Callable[..., TestClient], tmp_pat
     with serve(surrogate) as client:
         described = client.get("/models/mine").json()
         assert described["outputs"][0]["channels"] == 1
+        assert described["outputs"][0]["labels"] == [3, 4]
         assert described["editor"]["kind"] == "upload"
         asked = {"positions": positions[0].tolist()}
         found = client.post("/models/mine/predict", json=asked).json()["outputs"][name]

@@ -67,6 +67,13 @@ class OwnModel(ServedModel):
         """The fields that are sought; of labels, the label."""
         return self.own.outputs
 
+    def description(self) -> dict[str, Any]:
+        """All that a page needs to know; of labels, which there are."""
+        found = super().description()
+        if self.own.classes:
+            found["outputs"][0]["labels"] = [int(label) for label in self.own.classes]
+        return found
+
     @property
     def frames(self) -> int | None:
         """Those of training; a file may ask for other times."""

@@ -139,9 +139,11 @@ export class Pictures {
         if (view.point) view.point(null);
         continue;
       }
-      const value = view.point ? view.point(place) : this.#onCurve(name, place[0]);
+      const { unit, labels } = this.shown.channel;
+      const found = view.point ? view.point(place) : this.#onCurve(name, place[0]);
+      // Between two points with labels there is no third one.
+      const value = labels && !Number.isNaN(found) ? nearest(labels, found) : found;
       const where = place.slice(0, view.point ? this.camera.dims : 1).map((c, axis) => `${"xyz"[axis]} ${formatNumber(c)}`).join(", ");
-      const { unit } = this.shown.channel;
       line.textContent = Number.isNaN(value) ? "" : `${where}: ${formatNumber(value, 4)}${unit ? ` ${unit}` : ""}`;
     }
   }
@@ -153,6 +155,8 @@ export class Pictures {
     return result.mesh.at(result.values(channel, frame), x);
   }
 }
+
+const nearest = (labels, value) => labels.reduce((best, label) => (Math.abs(label - value) < Math.abs(best - value) ? label : best));
 
 const everyFrame = (result, channel) => Array.from({ length: result.frames }, (_, frame) => result.values(channel, frame));
 

@@ -3,10 +3,10 @@
 import { decode } from "./arrays.js";
 import { Mesh, meshOf } from "./mesh.js";
 
-/** The scalar fields that a model gives: [{key, name, unit, output, part}]; part: a component, or "size". */
+/** The scalar fields that a model gives: [{key, name, unit, labels, output, part}]; part: a component, or "size". */
 export function channelsOf(model) {
-  return model.outputs.flatMap(({ name, unit, channels = 1 }) => {
-    if (channels === 1) return [{ key: name, name, unit, output: name, part: 0 }];
+  return model.outputs.flatMap(({ name, unit, labels, channels = 1 }) => {
+    if (channels === 1) return [{ key: name, name, unit, labels, output: name, part: 0 }];
     const axes = channels <= 3 ? ["x", "y", "z"] : Array.from({ length: channels }, (_, k) => k + 1);
     return [
       { key: `${name}-size`, name: `${name}, magnitude`, unit, output: name, part: "size" },
