@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -135,7 +135,7 @@ def _answer(some: Sequence[_Wanted]) -> None:
         return
     sizes = [len(each.question.batch) for each in some]
     for each, part in zip(some, told.split(sizes), strict=True):
-        each.future.set_result(Answer(part, seconds, len(some)))
+        each.future.set_result(Answer(_scored(each, part), seconds, len(some)))
 
 
 def _result(wanted: _Wanted) -> Any:
@@ -143,7 +143,13 @@ def _result(wanted: _Wanted) -> Any:
         return wanted.work()
     start = time.perf_counter()
     told = wanted.model.told(wanted.question.batch)
-    return Answer(told, time.perf_counter() - start, 1)
+    return Answer(_scored(wanted, told), time.perf_counter() - start, 1)
+
+
+def _scored(wanted: _Wanted, told: Told) -> Told:
+    """With the scores of the same drawing on the grid of training."""
+    coarse = wanted.question.coarse
+    return told if coarse is None else replace(told, scores=wanted.model.told(coarse).scores)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

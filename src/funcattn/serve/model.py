@@ -42,6 +42,9 @@ class Question:
     """Whether the answer has no axis of samples."""
     case: Case | None = None
     """The file that was sent, where that is a mesh."""
+    coarse: Batch | None = None
+    """The same drawing on the grid of training, where the question is about a finer one. Whether it
+    is like the training data is asked of this: finer grids look unlike it by themselves."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -266,15 +269,21 @@ class BenchmarkModel(ServedModel):
         if "parameters" in request:
             parameters, refine = drawn(request)
             drawing = self._editor().draw(parameters, refine)
-            batch, outside = self.predictor.prepared(
-                drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
-            )
-            return Question(batch, outside, drawing)
+            batch, outside = self._prepared(drawing)
+            coarse = None
+            if refine > 1 and self.predictor.familiar is not None:
+                coarse, _ = self._prepared(self._editor().draw(parameters, 1))
+            return Question(batch, outside, drawing, coarse=coarse)
         _only(request, [*ARRAYS, "mask", "grid", "layer", "head"])
         arrays = {name: numbers(name, request[name]) for name in ARRAYS if name in request}
         if "mask" in request:
             arrays["mask"] = numbers("mask", request["mask"], "b")
         return self._question(arrays, request.get("grid"))
+
+    def _prepared(self, drawing: Drawing) -> tuple[Batch, list[str]]:
+        return self.predictor.prepared(
+            drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
+        )
 
     def _question(self, arrays: dict[str, Any], grid: Any) -> Question:
         if "positions" not in arrays:

@@ -299,7 +299,7 @@ class Service:
         content = await asyncio.to_thread(write)
         kind = next(kind for kind, ending in FILE_TYPES.items() if ending == place.suffix)
         headers = {
-            "X-Funcattn-Warnings": json.dumps([*question.warnings, *model.unlike(answer.told)]),
+            "X-Funcattn-Warnings": json.dumps([*model.unlike(answer.told), *question.warnings]),
             "X-Funcattn-Seconds": f"{answer.seconds:.6f}",
             "Content-Disposition": f'attachment; filename="{model.name}{place.suffix}"',
         }
@@ -325,7 +325,7 @@ def _reply(model: ServedModel, question: Question, answer: Answer, packed: bool)
     told = answer.told
     found: dict[str, Any] = {
         "outputs": model.answer(question, told.fields),
-        "warnings": [*question.warnings, *model.unlike(told)],
+        "warnings": [*model.unlike(told), *question.warnings],
         "seconds": answer.seconds,
     }
     if told.lower is not None and told.upper is not None:

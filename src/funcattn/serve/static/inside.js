@@ -77,7 +77,7 @@ export class Inside {
       const { data, shape } = decode(field);
       const [functions, points] = reply.basis ? shape : [1, shape[0]];
       bases.replaceChildren(...Array.from({ length: functions }, (_, k) => (reply.basis ? this.#thumbnail(k, functions) : this.#coefficient(data))));
-      const camera = this.mesh.dims > 1 ? new Camera(this.mesh) : null;
+      const camera = this.mesh.dims > 1 ? new Camera(this.mesh, this.model.view) : null;
       [...bases.children].forEach((figure, k) => this.#draw(find("canvas", figure), data.subarray(k * points, (k + 1) * points), camera));
     }
     find(".matrices", this.section).replaceChildren(...[

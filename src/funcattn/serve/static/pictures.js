@@ -24,7 +24,7 @@ export class Pictures {
     const fresh = !this.camera || this.camera.dims !== surrogate.mesh.dims;
     if (this.shown?.channel !== shown.channel || this.shown?.band !== shown.band) this.range = null;
     this.shown = shown;
-    if (fresh && surrogate.mesh.dims > 1) this.camera = new Camera(surrogate.mesh);
+    if (fresh && surrogate.mesh.dims > 1) this.camera = new Camera(surrogate.mesh, this.model.view);
     if (surrogate.mesh.dims === 1) this.#series();
     else this.#fields();
     this.#read(this.place);

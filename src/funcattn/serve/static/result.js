@@ -5,7 +5,9 @@ import { Mesh, meshOf } from "./mesh.js";
 
 /** The scalar fields that a model gives: [{key, name, unit, labels, output, part}]; part: a component, or "size". */
 export function channelsOf(model) {
-  return model.outputs.flatMap(({ name, unit, labels, channels = 1 }) => {
+  // Where the points go is seen in their places already: what else there is comes first.
+  const outputs = [...model.outputs].sort((a, b) => (a.name === "position") - (b.name === "position"));
+  return outputs.flatMap(({ name, unit, labels, channels = 1 }) => {
     if (channels === 1) return [{ key: name, name, unit, labels, output: name, part: 0 }];
     const axes = channels <= 3 ? ["x", "y", "z"] : Array.from({ length: channels }, (_, k) => k + 1);
     return [

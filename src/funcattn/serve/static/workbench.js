@@ -132,7 +132,9 @@ export class Workbench {
     const said = texts.join("\n");
     if (this.warned === said) return;
     this.warned = said;
-    find(".warnings", board("surrogate")).replaceChildren(...texts.map((text) => h("p", {}, `${text.replace(/^./, (letter) => letter.toUpperCase())}.`)));
+    const first = texts.slice(0, 2).map((text) => `${text.replace(/^./, (letter) => letter.toUpperCase())}.`);
+    if (texts.length > 2) first.push(`And ${texts.length - 2} more of this kind.`);
+    find(".warnings", board("surrogate")).replaceChildren(...first.map((text) => h("p", {}, text)));
   }
 
   /** What the band of the run promises for this picture. */
