@@ -127,15 +127,16 @@ def _answer(some: Sequence[_Wanted]) -> None:
     try:
         start = time.perf_counter()
         told = some[0].model.told(_joined([each.question.batch for each in some]))
+        parts = told.split([len(each.question.batch) for each in some])
+        parts = [_scored(each, part) for each, part in zip(some, parts, strict=True)]
         seconds = time.perf_counter() - start
     except Exception:
         # One of them may be to blame: the others are not to suffer.
         for each in some:
             _answer([each])
         return
-    sizes = [len(each.question.batch) for each in some]
-    for each, part in zip(some, told.split(sizes), strict=True):
-        each.future.set_result(Answer(_scored(each, part), seconds, len(some)))
+    for each, part in zip(some, parts, strict=True):
+        each.future.set_result(Answer(part, seconds, len(some)))
 
 
 def _result(wanted: _Wanted) -> Any:
