@@ -6,10 +6,12 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
 COPY models models
 # The wheels of PyTorch for processors alone: those of the default index bring two gigabytes for GPUs.
+# The versions are those of constraints.txt. hadolint ignore=DL3013
 RUN PIP_CONSTRAINT=/funcattn/constraints.txt pip install --no-cache-dir \
         --extra-index-url https://download.pytorch.org/whl/cpu '.[serve,mesh]' \
     && useradd --create-home --uid 1000 funcattn
-USER funcattn
+# By number, as some hosts look for a user that is not root before they know the names of the image.
+USER 1000
 WORKDIR /home/funcattn
 ENV OMP_NUM_THREADS=1
 EXPOSE 8000

@@ -3,10 +3,12 @@
     python benchmarks/bundled_models.py                 # all; the same command goes on after a stop
     python benchmarks/bundled_models.py darcy pipe      # some
     python benchmarks/bundled_models.py --scale 0.5     # half as many epochs
+    python benchmarks/bundled_models.py --bands         # no training: calibrate those that are kept
 
 A run is trained in runs/models/NAME. Its weights, settings and record go to models/NAME; what only
 training needs stays behind. The record says by which command, seed, commit and machine the run was
-made, from which data, and what its error on test data is.
+made, from which data, and what its error on test data is. Then it is calibrated in its place, by
+`funcattn calibrate models/NAME`, with samples that the solver makes from a seed of their own.
 """
 
 import argparse
@@ -71,39 +73,51 @@ def facts_of_data(run: Run, store: Store) -> dict[str, Any]:
     return {"data_recipe": found, "output_range": ranges}
 
 
-def keep(run: Run, target: Path, facts: dict[str, Any]) -> int:
-    """Copy what predicting needs, with a record; the bytes that it takes."""
+def keep(run: Run, target: Path, facts: dict[str, Any]) -> None:
+    """Copy what predicting needs, with a record."""
     aside = target.with_name(f".{target.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
     copy_run(run.folder, aside)
     for name in ONLY_FOR_TRAINING:
         (aside / name).unlink(missing_ok=True)
     write_signed(aside / "record.json", json.dumps(run.record | facts, indent=1) + "\n")
-    size = sum(path.stat().st_size for path in aside.rglob("*") if path.is_file())
-    if size > MOST_BYTES:
-        raise ValueError(f"{target}: expected at most {MOST_BYTES} bytes, got {size}")
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
+
+
+def calibrate(target: Path) -> int:
+    """Give a run that is kept its bands; the bytes that it then takes."""
+    place = target.relative_to(PROJECT) if target.is_relative_to(PROJECT) else target
+    command = [sys.executable, "-m", "funcattn", "calibrate", str(place)]
+    subprocess.run(command, check=True, cwd=PROJECT)
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    if size > MOST_BYTES:
+        raise ValueError(f"{target}: expected at most {MOST_BYTES} bytes, got {size}")
     return size
 
 
 def main() -> None:
-    """Train and keep what is asked for."""
+    """Train, keep and calibrate what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"default: {' '.join(EPOCHS)}")
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of epochs")
     parser.add_argument("--profile", default="cpu")
+    parser.add_argument("--bands", action="store_true", help="only calibrate what is kept")
     parser.add_argument("--runs", type=Path, default=Path("runs/models"), help="of the training")
     parser.add_argument("--out", type=Path, default=PROJECT / "models")
     asked = parser.parse_args()
     for name in asked.names or EPOCHS:
         if name not in EPOCHS:
             parser.error(f"expected names among {', '.join(EPOCHS)}, got {name!r}")
-        epochs = max(1, round(EPOCHS[name] * asked.scale))
-        run = train(name, asked.runs / name, epochs, asked.profile)
-        size = keep(run, asked.out / name, facts_of_data(run, Store(CACHE)))
+        target = asked.out / name
+        if not asked.bands:
+            epochs = max(1, round(EPOCHS[name] * asked.scale))
+            run = train(name, asked.runs / name, epochs, asked.profile)
+            keep(run, target, facts_of_data(run, Store(CACHE)))
+        size = calibrate(target)
+        run = Run(target)
         error = run.record["test"][run.task.headline]
-        print(f"{asked.out / name}: {size:,} bytes, test {run.task.headline} {error:.4g}")
+        print(f"{target}: {size:,} bytes, test {run.task.headline} {error:.4g}")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 A random field from the law of the training data, with a stroke of the brush across it.
 
     python benchmarks/page_picture.py [RUN] [--out docs/pictures/page.png]
+        [--record results/stroke_to_picture.json]
 
 RUN: a Darcy run, by default the one that comes with the repository. Needs Chromium. What was
-measured in the browser is printed.
+measured in the browser is printed and, where asked for, kept with the machine and its load: the
+time from each movement of the brush to the picture of the surrogate's answer.
 """
 
 import argparse
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +23,8 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+from funcattn.provenance import facts
+
 STROKE = [(0.12, 0.3), (0.4, 0.2), (0.6, 0.45), (0.88, 0.35)]
 """In fractions of the drawing area."""
 
@@ -28,7 +34,9 @@ def main() -> None:
     asked = argparse.ArgumentParser()
     asked.add_argument("run", nargs="?", default="darcy")
     asked.add_argument("--out", type=Path, default=Path("docs/pictures/page.png"))
+    asked.add_argument("--record", type=Path)
     given = asked.parse_args()
+    busy = [round(each, 1) for each in os.getloadavg()]
     command = [sys.executable, "-m", "funcattn", "serve", given.run, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
         assert service.stdout is not None
@@ -41,9 +49,20 @@ def main() -> None:
                 page = browser.new_page(
                     viewport={"width": 1280, "height": 1290}, device_scale_factor=1
                 )
-                print(_draw(page, address))
+                measured = _draw(page, address)
                 page.screenshot(path=given.out)
+                record = {
+                    "command": " ".join(["python", "benchmarks/page_picture.py", *sys.argv[1:]]),
+                    **facts(),
+                    "browser": f"Chromium {browser.version}",
+                    "load_average": busy,
+                    **measured,
+                }
                 browser.close()
+                text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+                print(text)
+                if given.record is not None:
+                    given.record.write_text(text)
         finally:
             service.terminate()
 
@@ -82,10 +101,10 @@ def _draw(page: Page, address: str) -> dict[str, Any]:
     page.wait_for_timeout(500)
     return {
         "verdict": page.locator("#verdict").inner_text(),
-        "strokes to pictures": len(measured),
-        "median milliseconds": median(measured),
-        "fewest": min(measured),
-        "most": max(measured),
+        "pictures": len(measured),
+        "median_ms": round(median(measured), 1),
+        "least_ms": round(min(measured), 1),
+        "most_ms": round(max(measured), 1),
     }
 
 

@@ -8,21 +8,26 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from funcattn.data import Store
 from funcattn.fitting.served import served
 from funcattn.serve.app import create_app
 from funcattn.serve.drawn import EDITORS
 from funcattn.serve.limits import Access, Limits
 from funcattn.serve.model import ServedModel
+from funcattn.settings import changed
 from funcattn.surrogate import Surrogate
 from funcattn.tasks import TASKS
 from funcattn.training.checkpoint import Checkpoint, model_tensors, save_checkpoint
+from funcattn.training.run import train
 from funcattn.training.settings import default_settings
 from funcattn.training.setup import build_network
+from funcattn.trust.bands import calibrate
+from funcattn.trust.subject import open_subject
 
 
-def untrained_run(task: str, folder: Path) -> Path:
+def untrained_run(task: str, folder: Path, model: str = "funcattn") -> Path:
     """A run that predicts something, as no training takes less time than a short one."""
-    settings = default_settings(task, "smoke", "modern", "funcattn")
+    settings = default_settings(task, "smoke", "modern", model)
     described = TASKS[task](settings)
     network = build_network(described)
     editor = EDITORS[task](asdict(settings.data))
@@ -70,9 +75,22 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def models(runs: Mapping[str, Path], own_run: Path) -> dict[str, ServedModel]:
+def banded_run(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
+    """A short run of a benchmark, with bands."""
+    folder = tmp_path_factory.mktemp("banded") / "banded"
+    settings = changed(
+        default_settings("darcy", "smoke", "modern", "functional_operator"),
+        {"optimisation": {"epochs": 1}},
+    )
+    train(settings, folder, store=store, command="a test")
+    calibrate(open_subject(folder, store), coverage=0.8, count=12, spread="constant")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def models(runs: Mapping[str, Path], own_run: Path, banded_run: Path) -> dict[str, ServedModel]:
     """All of them as the service knows them."""
-    found = [served(folder) for folder in (*runs.values(), own_run)]
+    found = [served(folder) for folder in (*runs.values(), own_run, banded_run)]
     return {model.name: model for model in found}
 
 

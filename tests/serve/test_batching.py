@@ -31,7 +31,7 @@ def questions(model: ServedModel, count: int) -> list[Question]:
     ]
 
 
-@pytest.mark.parametrize("task", list(EDITORS))
+@pytest.mark.parametrize("task", [*EDITORS, "banded"])
 def test_batched_answers_are_those_of_single_questions(
     models: Mapping[str, ServedModel], task: str
 ) -> None:
@@ -44,9 +44,14 @@ def test_batched_answers_are_those_of_single_questions(
     held.batcher.close()
     assert {answer.together for answer in answers} == {3}
     for question, answer in zip(some, answers, strict=True):
-        alone = model.fields(question.batch)
-        scale = float(alone.abs().max())
-        torch.testing.assert_close(answer.out, alone, rtol=1e-6, atol=1e-6 * scale)
+        alone = model.predictor.told(question.batch)
+        scale = float(alone.fields.abs().max())
+        assert (alone.lower is not None) == (task == "banded")
+        for name in ("fields", "lower", "upper", "scores"):
+            expected, found = getattr(alone, name), getattr(answer.told, name)
+            if expected is not None:
+                found, expected = torch.as_tensor(found), torch.as_tensor(expected)
+                torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6 * scale)
 
 
 def test_a_question_alone_is_answered_to_the_bit(models: Mapping[str, ServedModel]) -> None:
@@ -56,7 +61,7 @@ def test_a_question_alone_is_answered_to_the_bit(models: Mapping[str, ServedMode
     answer = batcher.ask(model, question).result()
     batcher.close()
     assert answer.together == 1
-    assert torch.equal(answer.out, model.fields(question.batch))
+    assert torch.equal(answer.told.fields, model.predictor.fields(question.batch))
 
 
 def test_a_bad_question_fails_alone(models: Mapping[str, ServedModel]) -> None:
@@ -70,7 +75,9 @@ def test_a_bad_question_fails_alone(models: Mapping[str, ServedModel]) -> None:
     with pytest.raises(ValueError, match="weights"):
         futures[1].result()
     for place in (0, 2):
-        assert torch.equal(futures[place].result().out, model.fields(some[place].batch))
+        assert torch.equal(
+            futures[place].result().told.fields, model.predictor.fields(some[place].batch)
+        )
     held.batcher.close()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from funcattn.data.cases.case import Cells
-from funcattn.serve.model import _triangles
+from funcattn.serve.geometry import triangles
 
 VTU = "application/vnd.vtk"
 
@@ -38,9 +38,9 @@ def test_a_benchmark_has_no_mesh_to_give(client: TestClient) -> None:
 
 def test_quadrilaterals_are_halved_and_only_the_outside_of_tetrahedra_is_drawn() -> None:
     quad = Cells(np.arange(4), np.array([0, 4]), np.array([9]))
-    assert _triangles(quad).tolist() == [[0, 1, 2], [0, 2, 3]]
+    assert triangles(quad).tolist() == [[0, 1, 2], [0, 2, 3]]
     # Two tetrahedra on both sides of the face 1 2 3.
     pair = Cells(np.array([0, 1, 2, 3, 4, 1, 2, 3]), np.array([0, 4, 8]), np.array([10, 10]))
-    faces = {tuple(sorted(each)) for each in _triangles(pair).tolist()}
+    faces = {tuple(sorted(each)) for each in triangles(pair).tolist()}
     assert len(faces) == 6
     assert (1, 2, 3) not in faces

@@ -66,3 +66,13 @@ def test_a_folder_without_anything_is_refused(tmp_path):
 def test_the_tolerance_is_relative():
     assert Verdict("a", "b", 1.0, 1.0005, 1e-3).holds
     assert not Verdict("a", "b", 1e-5, 1.02e-5, 1e-3).holds
+
+
+def test_a_run_that_comes_with_the_package_is_found_by_name(run, store, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("funcattn.training.bundled.PLACES", (run.folder.parent,))
+    name = run.folder.name
+    assert all(each.holds for each in verify(name, store=store))
+    (tmp_path / name).mkdir()  # what is there goes before
+    with pytest.raises(ValueError, match="expected a run"):
+        list(verify(name, store=store))

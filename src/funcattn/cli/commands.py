@@ -135,7 +135,8 @@ class Breakeven:
 class Verify:
     """Score a run, a packed run, or a line of results again from scratch: does its number hold?
 
-    PATH is the folder of a run or its .zip file, a file of results (.jsonl), or a folder of these.
+    PATH is the folder of a run or its .zip file, the name of a run that comes with the package, a
+    file of results (.jsonl), or a folder of these.
     The data of a benchmark is made again by its seed; what results/experiments holds is trained
     again, as its weights are not kept. Ends with 1 if a number does not hold.
     """

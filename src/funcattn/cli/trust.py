@@ -43,7 +43,8 @@ class Calibrate(commands.Calibrate):
         with making_data(console, self.cache, self.workers) as store:
             subject = open_subject(self.run_folder, store, accept_edited=self.accept_edited)
             calibrated(subject, self, rest)
-        write_report_again(run, Store(self.cache))
+        if run.report.exists():  # a packed run has none
+            write_report_again(run, Store(self.cache))
         say_bands(run, console)
 
     def _own(self, console: Console) -> None:

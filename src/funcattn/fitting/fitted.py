@@ -215,7 +215,7 @@ class FittedSurrogate:
         from funcattn.trust.subject import Subject
 
         given: dict[str, Any] = {}
-        if data is not None:
+        if data is not None or outputs is not None:
             names = ("positions", "parameters", "grid", "times")
             got = self._handed(data, outputs, *(more.get(name) for name in names))
             given["samples"] = [sample_of(case, self.data) for case in got.cases]

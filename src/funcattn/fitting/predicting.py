@@ -98,10 +98,10 @@ def beside(
             new[f"{each.name}_error"] = guess - truth
     if own.kind != "steps":
         return case, new
-    # The frames to come are the times of the file; those before them are left out.
-    fields = {}
-    if case.times is not None and predicted.times is not None:
-        last = len(predicted.times)
+    # The frames to come are the times of the file; those before them are left out. Fields of the
+    # case go with them, unless it only has the frames before.
+    fields, last = {}, 0 if predicted.times is None else len(predicted.times)
+    if case.times is not None and last and len(case.times) >= own.history + last:
         fields = {name: values[:, -last:] for name, values in case.fields.items()}
     return replace(predicted, fields=fields), new
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from funcattn.arrays import Array
-from funcattn.data import Batch, collate
+from funcattn.data import collate
 from funcattn.data.cases import Case, open_folder, write_case
 from funcattn.data.npy import open_npy
 from funcattn.fitting.fitted import MESH
@@ -20,6 +19,7 @@ from funcattn.problem import Field
 from funcattn.registry import unknown
 from funcattn.serve.encoding import numbers
 from funcattn.serve.model import FILES, BenchmarkModel, Question, ServedModel
+from funcattn.serve.predictor import Predictor, Told
 from funcattn.surrogate import Surrogate
 from funcattn.tasks.own import OwnData
 from funcattn.tasks.own_samples import sample_of
@@ -47,12 +47,15 @@ class OwnModel(ServedModel):
     """A run on people's own data."""
 
     def __init__(self, name: str, surrogate: Surrogate) -> None:
-        super().__init__(name, surrogate.run, surrogate.task)
+        run = surrogate.run
+        super().__init__(name, Predictor(surrogate.task, run.network, run), run)
         self.surrogate, self.own = surrogate, surrogate.data
         mesh = surrogate.run.folder / MESH
         self._mesh = (
             np.array(open_npy(surrogate.run.file(MESH)), np.float64) if mesh.exists() else None
         )
+        if self._drawable:
+            self.count_layers(self.asked({"parameters": {}}))
 
     @property
     def kind(self) -> str:
@@ -63,6 +66,18 @@ class OwnModel(ServedModel):
     def outputs(self) -> Sequence[Field]:
         """The fields that are sought; of labels, the label."""
         return self.own.outputs
+
+    def description(self) -> dict[str, Any]:
+        """All that a page needs to know; of labels, which there are."""
+        found = super().description()
+        if self.own.classes:
+            found["outputs"][0]["labels"] = [int(label) for label in self.own.classes]
+        return found
+
+    @property
+    def frames(self) -> int | None:
+        """Those of training; a file may ask for other times."""
+        return None if self.own.kind == "steady" else self.own.frames
 
     @property
     def _sliders(self) -> list[dict[str, Any]]:
@@ -100,14 +115,6 @@ class OwnModel(ServedModel):
             "upload": list(FILES),
             "random": False,
         }
-
-    def fields(self, batch: Batch) -> Tensor:
-        """What the network says."""
-        with torch.no_grad():
-            out = self.task.predict(self.run.network, batch)
-        if not bool(out.isfinite().all()):
-            raise ValueError("prediction: expected inputs of ordinary size, got others")
-        return out
 
     def answer(self, question: Question, out: Tensor) -> dict[str, Array]:
         """The fields by name; of labels, the labels."""
@@ -188,11 +195,20 @@ class OwnModel(ServedModel):
                 raise ValueError(f"{name}: expected finite numbers, got some that are not")
         return Question(batch, found, case=case)
 
-    def write(self, path: Path, question: Question, out: Tensor) -> None:
+    def write(self, path: Path, question: Question, told: Told) -> None:
         """The case with the predicted fields beside its own."""
-        assert question.case is not None
-        predicted = self.surrogate.predicted_case(question.case, out[0].float().cpu())
-        write_case(path, *beside(question.case, predicted, self.surrogate))
+        case = question.case
+        assert case is not None
+
+        def named(out: Tensor) -> Case:
+            return self.surrogate.predicted_case(case, out[0].float().cpu())
+
+        written, new = beside(case, named(told.fields), self.surrogate)
+        for end, tensor in (("lower", told.lower), ("upper", told.upper)):
+            if tensor is not None:
+                its = named(tensor)
+                new |= {f"{each.name}_{end}": its[each.name] for each in self.outputs}
+        write_case(path, written, new)
 
 
 def _named(what: str, given: Any) -> dict[str, Array]:

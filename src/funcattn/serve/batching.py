@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from funcattn.data import Batch
 from funcattn.serve.model import Question, ServedModel
+from funcattn.serve.predictor import Told
 
 MOST_TOGETHER = 32
 MOST_POINTS = 2**17
@@ -34,9 +35,9 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the network said, and how long it took."""
+    """What the run said, and how long it took."""
 
-    out: Tensor
+    told: Told
     seconds: float
     together: int
     """Questions that were asked together."""
@@ -125,15 +126,16 @@ def _answer(some: Sequence[_Wanted]) -> None:
         return
     try:
         start = time.perf_counter()
-        out = some[0].model.fields(_joined([each.question.batch for each in some]))
+        told = some[0].model.told(_joined([each.question.batch for each in some]))
+        parts = told.split([len(each.question.batch) for each in some])
+        parts = [_scored(each, part) for each, part in zip(some, parts, strict=True)]
         seconds = time.perf_counter() - start
     except Exception:
         # One of them may be to blame: the others are not to suffer.
         for each in some:
             _answer([each])
         return
-    sizes = [len(each.question.batch) for each in some]
-    for each, part in zip(some, out.split(sizes), strict=True):
+    for each, part in zip(some, parts, strict=True):
         each.future.set_result(Answer(part, seconds, len(some)))
 
 
@@ -141,8 +143,14 @@ def _result(wanted: _Wanted) -> Any:
     if wanted.work is not None:
         return wanted.work()
     start = time.perf_counter()
-    out = wanted.model.fields(wanted.question.batch)
-    return Answer(out, time.perf_counter() - start, 1)
+    told = wanted.model.told(wanted.question.batch)
+    return Answer(_scored(wanted, told), time.perf_counter() - start, 1)
+
+
+def _scored(wanted: _Wanted, told: Told) -> Told:
+    """With the scores of the same drawing on the grid of training."""
+    coarse = wanted.question.coarse
+    return told if coarse is None else replace(told, scores=wanted.model.told(coarse).scores)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

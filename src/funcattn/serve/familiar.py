@@ -125,14 +125,15 @@ class Familiarity:
         return [Score(*row) for row in (self.distances(found) / self.limits).tolist()]
 
     def tensors(self) -> dict[str, Tensor]:
-        """For a file."""
+        """For a file; what is large in single precision."""
         return {
-            "seen": self.seen.contiguous(),
+            "seen": self.seen.float().contiguous(),
             "limits": self.limits,
             "held": torch.tensor(self.held),
             **{f"mean/{name}": tensor.contiguous() for name, tensor in self.means.items()},
             **{
-                f"whitening/{name}": tensor.contiguous() for name, tensor in self.whitenings.items()
+                f"whitening/{name}": tensor.float().contiguous()
+                for name, tensor in self.whitenings.items()
             },
         }
 
@@ -145,7 +146,7 @@ def read_familiarity(run: Run) -> Familiarity | None:
         tensors = load_file(run.file(FILE))
         parts = {
             kind: {
-                name.removeprefix(f"{kind}/"): tensor
+                name.removeprefix(f"{kind}/"): tensor.double()
                 for name, tensor in tensors.items()
                 if name.startswith(f"{kind}/")
             }
@@ -154,7 +155,7 @@ def read_familiarity(run: Run) -> Familiarity | None:
         return Familiarity(
             parts["mean"],
             parts["whitening"],
-            tensors["seen"],
+            tensors["seen"].double(),
             tensors["limits"],
             int(tensors["held"]),
         )

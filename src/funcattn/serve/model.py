@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from funcattn.arrays import Array
 from funcattn.data import Batch
 from funcattn.data.cases import Case, write_case
-from funcattn.data.cases.case import Cells
 from funcattn.data.cases.meshes import read_mesh
 from funcattn.data.foreign import read_hdf5, read_npz, write_hdf5, write_npz
-from funcattn.nn import Inspection, inspect
 from funcattn.problem import Field, Problem, slices
 from funcattn.registry import unknown
 from funcattn.serve.drawn import EDITORS, REFINEMENTS, Drawing, Editor
 from funcattn.serve.encoding import numbers, with_arrays
-from funcattn.serve.predictor import Predictor
+from funcattn.serve.geometry import of_case, of_drawing
+from funcattn.serve.inside import looked_inside
+from funcattn.serve.predictor import Predictor, Told
 from funcattn.tasks import Task
 from funcattn.training.run import Run
 
@@ -43,6 +42,9 @@ class Question:
     """Whether the answer has no axis of samples."""
     case: Case | None = None
     """The file that was sent, where that is a mesh."""
+    coarse: Batch | None = None
+    """The same drawing on the grid of training, where the question is about a finer one. Whether it
+    is like the training data is asked of this: finer grids look unlike it by themselves."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -50,14 +52,21 @@ class Question:
         parts = [getattr(self.batch, each.name) for each in fields(self.batch)]
         return tuple(tuple(p.shape[1:]) if isinstance(p, Tensor) else p for p in parts)
 
+    @property
+    def geometry(self) -> dict[str, Any]:
+        """Where its points are, where they were drawn or came in a mesh of one's own."""
+        if self.drawing is not None:
+            return of_drawing(self.drawing)
+        return {} if self.case is None else of_case(self.case)
+
 
 @dataclass
 class ServedModel(ABC):
     """What is asked of a run. Its network is called by one thread at a time."""
 
     name: str
+    predictor: Predictor
     run: Run
-    task: Task[Any]
     editor: Editor | None = field(default=None, init=False)
     layers: int = field(default=0, init=False)
     """Layers whose basis and map can be seen."""
@@ -67,9 +76,9 @@ class ServedModel(ABC):
     def kind(self) -> str:
         """How it is drawn: grid, series, cloud, frames, few_shot or own."""
 
-    @abstractmethod
-    def fields(self, batch: Batch) -> Tensor:
-        """What the network says, shaped as the target; raises ValueError where that is nothing."""
+    def told(self, batch: Batch) -> Told:
+        """What the run says, shaped as the target; raises ValueError where that is nothing."""
+        return self.predictor.told(batch)
 
     @abstractmethod
     def asked(self, request: Mapping[str, Any]) -> Question:
@@ -80,12 +89,17 @@ class ServedModel(ABC):
         """A question from a file; raises ValueError."""
 
     @abstractmethod
-    def write(self, path: Path, question: Question, out: Tensor) -> None:
+    def write(self, path: Path, question: Question, told: Told) -> None:
         """Write the answer to a question of a file, in the same format."""
 
     @abstractmethod
     def form(self) -> dict[str, Any]:
         """How inputs are made by hand."""
+
+    @property
+    def task(self) -> Task[Any]:
+        """What the run was trained for."""
+        return self.predictor.task
 
     @property
     def problem(self) -> Problem:
@@ -96,6 +110,12 @@ class ServedModel(ABC):
     def outputs(self) -> Sequence[Field]:
         """The fields that are sought."""
         return self.problem.outputs
+
+    @property
+    def frames(self) -> int | None:
+        """How many fields follow each other in time."""
+        found: int | None = getattr(self.task, "frames", None)
+        return found
 
     def answer(self, question: Question, out: Tensor) -> dict[str, Array]:
         """The fields by name, with points last but for the channels: (n), (n c), (t n), (t n c)."""
@@ -154,7 +174,7 @@ class ServedModel(ABC):
         sample = None
         if editor is not None:
             parameters = editor.default()
-            sample = {"parameters": parameters, **shown(editor.draw(parameters, 1))}
+            sample = {"parameters": parameters, **of_drawing(editor.draw(parameters, 1))}
         return {
             **self.summary(),
             "space": problem.space,
@@ -164,16 +184,35 @@ class ServedModel(ABC):
             "upper": list(upper),
             "inputs": _ranges(problem.inputs, known.value_range),
             "outputs": _ranges(self.outputs, None, self._record.get("output_range", {})),
-            "frames": getattr(self.task, "frames", None),
+            "frames": self.frames,
             "editor": self.form(),
             "view": None if editor is None or editor.view is None else list(editor.view),
             "sample": sample,
             "solver": editor is not None and editor.solver,
-            "bands": False,
+            "bands": self._promise(),
             "layers": self.layers,
             "refine": list(REFINEMENTS) if editor is not None else [1],
             "record": self._how_good(),
         }
+
+    def _promise(self) -> dict[str, Any] | None:
+        """What the bands of the run promise, None where it was not calibrated."""
+        bands = self.predictor.calibrated
+        if bands is None:
+            return None
+        return {"coverage": bands.coverage, "points": bands.points, "words": bands.in_words()}
+
+    def unlike(self, told: Told) -> list[str]:
+        """Warnings about samples that are unlike the training data."""
+        familiar = self.predictor.familiar
+        if familiar is None or told.scores is None:
+            return []
+        many = len(told.scores) > 1
+        return [
+            (f"sample {place}: " if many else "this input is ") + familiar.in_words(score.worst)
+            for place, score in enumerate(told.scores)
+            if score.worst > 1
+        ]
 
     @cached_property
     def _record(self) -> dict[str, Any]:
@@ -193,29 +232,24 @@ class ServedModel(ABC):
         }
 
     def inspected(self, question: Question, layer: int, head: int) -> dict[str, Any]:
-        """Basis functions (g n) and the map (g g) of a layer, in one head of it."""
-        with inspect(self.run.network) as seen:
-            self.fields(question.batch)
-        # Of a task in time, the layers of its first frame come first.
-        layers = [each for each in seen if isinstance(each.basis, Tensor)]
-        count = len({id(each.layer) for each in layers})
-        if not 0 <= layer < count:
-            wanted = f"0 to {count - 1}" if count else "a network whose layers have a basis"
-            raise ValueError(f"layer: expected {wanted}, got {layer}")
-        return {"layers": count, "layer": layer, "head": head, **_head(layers[layer], head)}
+        """What one head of a layer shows; see `looked_inside`."""
+        network = self.run.network
+        return looked_inside(network, lambda: self.predictor.told(question.batch), layer, head)
+
+    def count_layers(self, question: Question) -> None:
+        """Note how many layers can be seen, from any question."""
+        with suppress(ValueError):  # a network without layers of this kind
+            self.layers = self.inspected(question, 0, 0)["layers"]
 
 
 class BenchmarkModel(ServedModel):
     """A run of one of the tasks."""
 
     def __init__(self, name: str, run: Run) -> None:
-        super().__init__(name, run, run.task)
-        self.predictor = Predictor(run.task, run.network)
+        super().__init__(name, Predictor(run.task, run.network, run), run)
         if run.task.name in EDITORS:
             self.editor = EDITORS[run.task.name](asdict(run.settings.data))
-            question = self.asked({"parameters": self.editor.default()})
-            with suppress(ValueError):  # a network without layers of this kind
-                self.layers = self.inspected(question, 0, 0)["layers"]
+            self.count_layers(self.asked({"parameters": self.editor.default()}))
 
     @property
     def kind(self) -> str:
@@ -223,10 +257,6 @@ class BenchmarkModel(ServedModel):
         if self.problem.context:
             return "few_shot"
         return {"line": "series"}.get(self.task.picture, self.task.picture)
-
-    def fields(self, batch: Batch) -> Tensor:
-        """What the network says."""
-        return self.predictor.fields(batch)
 
     def form(self) -> dict[str, Any]:
         """That of its editor, or a file."""
@@ -239,15 +269,21 @@ class BenchmarkModel(ServedModel):
         if "parameters" in request:
             parameters, refine = drawn(request)
             drawing = self._editor().draw(parameters, refine)
-            batch, outside = self.predictor.prepared(
-                drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
-            )
-            return Question(batch, outside, drawing)
+            batch, outside = self._prepared(drawing)
+            coarse = None
+            if refine > 1 and self.predictor.familiar is not None:
+                coarse, _ = self._prepared(self._editor().draw(parameters, 1))
+            return Question(batch, outside, drawing, coarse=coarse)
         _only(request, [*ARRAYS, "mask", "grid", "layer", "head"])
         arrays = {name: numbers(name, request[name]) for name in ARRAYS if name in request}
         if "mask" in request:
             arrays["mask"] = numbers("mask", request["mask"], "b")
         return self._question(arrays, request.get("grid"))
+
+    def _prepared(self, drawing: Drawing) -> tuple[Batch, list[str]]:
+        return self.predictor.prepared(
+            drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
+        )
 
     def _question(self, arrays: dict[str, Any], grid: Any) -> Question:
         if "positions" not in arrays:
@@ -283,19 +319,27 @@ class BenchmarkModel(ServedModel):
         lengths = arrays.pop("grid", None)
         return self._question(arrays, None if lengths is None else np.ravel(lengths).tolist())
 
-    def write(self, path: Path, question: Question, out: Tensor) -> None:
+    def write(self, path: Path, question: Question, told: Told) -> None:
         """The prediction as `funcattn predict` writes it, or beside the fields of the mesh."""
+        ends = {"lower": told.lower, "upper": told.upper}
+        parts = {"predicted": told.fields} | {k: t for k, t in ends.items() if t is not None}
         if question.case is not None:
             new: dict[str, Array] = {}
-            for name, values in self.answer(question, out).items():
-                if self.kind == "frames":
-                    new |= {f"{name}_predicted_{t}": frame for t, frame in enumerate(values)}
-                else:
-                    new[f"{name}_predicted"] = values
+            for part, tensor in parts.items():
+                for name, values in self.answer(question, tensor).items():
+                    if self.kind == "frames":
+                        new |= {f"{name}_{part}_{t}": frame for t, frame in enumerate(values)}
+                    else:
+                        new[f"{name}_{part}"] = values
             write_case(path, question.case, new)
             return
-        prediction = (out[0] if question.single else out).cpu().numpy()
-        (write_hdf5 if path.suffix == ".h5" else write_npz)(path, {"prediction": prediction})
+        arrays = {
+            "prediction" if part == "predicted" else f"prediction_{part}": (
+                tensor[0] if question.single else tensor
+            ).numpy(force=True)
+            for part, tensor in parts.items()
+        }
+        (write_hdf5 if path.suffix == ".h5" else write_npz)(path, arrays)
 
 
 def drawn(request: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -308,56 +352,6 @@ def drawn(request: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     if type(refine) is not int or refine not in REFINEMENTS:
         raise ValueError(f"refine: expected one of {REFINEMENTS}, got {str(refine)[:50]}")
     return with_arrays(parameters), refine
-
-
-def shown(drawing: Drawing) -> dict[str, Any]:
-    """A drawing as part of a reply."""
-    found = {each.name: getattr(drawing, each.name) for each in fields(drawing)}
-    grid = found.pop("grid")
-    return {
-        **{name: array for name, array in found.items() if array is not None},
-        "grid": None if grid is None else list(grid),
-    }
-
-
-def geometry(question: Question) -> dict[str, Any]:
-    """Where the points of an answer are, where they were drawn or came in a mesh of one's own."""
-    if question.drawing is not None:
-        return shown(question.drawing)
-    if question.case is None:
-        return {}
-    case = question.case
-    found = {
-        "positions": case.positions,
-        "grid": None if case.grid is None else list(case.grid),
-    }
-    triangles = None if case.cells is None else _triangles(case.cells)
-    return found | ({"triangles": triangles} if triangles is not None and len(triangles) else {})
-
-
-_FACES = {
-    5: ((0, 1, 2),),
-    9: ((0, 1, 2), (0, 2, 3)),
-    10: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
-}
-"""Triangles of VTK's triangle, quadrilateral and tetrahedron, by corners."""
-
-
-def _triangles(cells: Cells) -> Array:
-    """(k 3): what is drawn of cells: plane ones, and the outside of tetrahedra."""
-    starts = cells.offsets[:-1]
-    found = [np.empty((0, 3), np.int32)]
-    for kind, faces in _FACES.items():
-        corners = starts[cells.types == kind][:, None, None] + np.array(faces)
-        triangles = np.asarray(cells.connectivity)[corners].reshape(-1, 3)
-        if kind == 10 and len(triangles):
-            # A face between two tetrahedra is not seen.
-            _, first, count = np.unique(
-                np.sort(triangles, axis=1), axis=0, return_index=True, return_counts=True
-            )
-            triangles = triangles[first[count == 1]]
-        found.append(triangles)
-    return np.concatenate(found).astype(np.int32)
 
 
 def _names(of: Sequence[Field]) -> str:
@@ -421,20 +415,3 @@ def _ranges(
             }
         )
     return found
-
-
-def _head(seen: Inspection, head: int) -> dict[str, Any]:
-    """What one head of a layer did with the first sample."""
-    basis, transported = seen.basis, None
-    assert isinstance(basis, Tensor)
-    heads = basis.shape[1]
-    if not 0 <= head < heads:
-        raise ValueError(f"head: expected 0 to {heads - 1}, got {head}")
-    with torch.no_grad():
-        if seen.query is not None and seen.key is not None and seen.system is not None:
-            transported = seen.map[0, head].float().cpu().numpy()
-    return {
-        "heads": heads,
-        "basis": basis[0, head].mT.float().cpu().numpy(),
-        "map": transported,
-    }

@@ -2,9 +2,10 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,27 @@ Field = TypeVar("Field", Tensor, npt.NDArray[Any])
 
 class OutsideTrainingWarning(UserWarning):
     """An input lies far outside what the network was trained on."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a run says of a batch; without ends and scores where it was not calibrated."""
+
+    fields: Tensor
+    """(b n *o), shaped as the target."""
+    lower: Tensor | None = None
+    upper: Tensor | None = None
+    scores: tuple[Score, ...] | None = None
+
+    def split(self, sizes: Sequence[int]) -> "list[Told]":
+        """The parts of a batch that was joined from smaller ones."""
+        ends = list(accumulate(sizes))
+        return [self._part(slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+
+    def _part(self, rows: slice) -> "Told":
+        lower, upper = (None if end is None else end[rows] for end in (self.lower, self.upper))
+        scores = None if self.scores is None else self.scores[rows]
+        return Told(self.fields[rows], lower, upper, scores)
 
 
 class Predictor:
@@ -89,6 +111,15 @@ class Predictor:
         """What the network says of a batch of `prepared`, shaped as its target."""
         return self._predictions(batch).mean(0)
 
+    def told(self, batch: Batch) -> Told:
+        """The fields of a batch of `prepared`, the ends of their band, and how unlike it is."""
+        predictions, scores = self._said(batch)
+        told = Told(predictions.mean(0), scores=None if scores is None else tuple(scores))
+        if self.calibrated is None:
+            return told
+        _, lower, upper = self._around(batch, predictions)
+        return replace(told, lower=lower, upper=upper)
+
     def bands(
         self,
         positions: Field,
@@ -113,25 +144,32 @@ class Predictor:
         batch = self._batch(
             positions, values, grid=grid, mask=mask, weights=weights, context=context
         )
-        found = []
-        predictions = self._predictions(batch)
-        counts = [positions.shape[-2]] * len(batch)
-        if batch.mask is not None:
-            counts = batch.mask.sum(1).tolist()
-        for b, points in enumerate(counts):
-            each = slice(b, b + 1)
-            found.append(
-                self.calibrated.around(
-                    self.task.problem,
-                    predictions[:, each].cpu().float(),
-                    batch.positions[each].cpu().float(),
-                    None if batch.values is None else batch.values[each].cpu().float(),
-                    points=points,
-                    coverage=coverage,
-                )
+        found = self._around(batch, self._predictions(batch), coverage)
+        return Banded(*(_like(positions, part) for part in found))
+
+    def _around(self, batch: Batch, predictions: Tensor, coverage: float | None = None) -> Banded:
+        """The band of each sample, which depends on how many points are real."""
+        assert self.calibrated is not None
+        problem, known = self.task.problem, predictions.cpu().float()
+        places, values = (
+            None if given is None else given.cpu().float()
+            for given in (batch.positions, batch.values)
+        )
+        assert places is not None
+        if batch.mask is None:
+            return self.calibrated.around(problem, known, places, values, coverage=coverage)
+        found = [
+            self.calibrated.around(
+                problem,
+                known[:, b : b + 1],
+                places[b : b + 1],
+                None if values is None else values[b : b + 1],
+                points=points,
+                coverage=coverage,
             )
-        ends = (torch.cat(part) for part in zip(*found, strict=True))
-        return Banded(*(_like(positions, part) for part in ends))
+            for b, points in enumerate(batch.mask.sum(1).tolist())
+        ]
+        return Banded(*(torch.cat(part) for part in zip(*found, strict=True)))
 
     @cached_property
     def calibrated(self) -> Bands | None:
@@ -157,9 +195,9 @@ class Predictor:
         batch = self._batch(
             positions, values, grid=grid, mask=mask, weights=weights, context=context
         )
-        with torch.no_grad(), watched(self.surrogate) as seen:
-            prediction = self.task.predict(self.surrogate, batch)
-        return self.familiar.scores(pooled(batch, seen, prediction))
+        _, scores = self._said(batch)
+        assert scores is not None
+        return scores
 
     @cached_property
     def familiar(self) -> Familiarity | None:
@@ -168,14 +206,8 @@ class Predictor:
 
     def _predictions(self, batch: Batch) -> Tensor:
         """What each network says, (k b n *o), after a warning about samples unlike training."""
-        with torch.no_grad(), _words_about(batch):
-            with watched(self.surrogate) as seen:
-                first = self.task.predict(self.surrogate, batch)
-            others = [self.task.predict(network, batch) for network in self.networks[1:]]
-            out = torch.stack([first, *others])
-            _check_finite(out.mean(0), batch.mask)
-        if self.familiar is not None:
-            scores = self.familiar.scores(pooled(batch, seen, first))
+        out, scores = self._said(batch)
+        if scores is not None and self.familiar is not None:
             worst = max(range(len(scores)), key=lambda b: scores[b].worst)
             if scores[worst].worst > 1:
                 warnings.warn(
@@ -184,6 +216,22 @@ class Predictor:
                     stacklevel=3,
                 )
         return out
+
+    def _said(self, batch: Batch) -> tuple[Tensor, list[Score] | None]:
+        """What each network says, (k b n *o), and how unlike the training data each sample is."""
+        familiar = self.familiar
+        looking: AbstractContextManager[dict[str, Tensor]] = nullcontext({})
+        if familiar is not None:
+            looking = watched(self.surrogate)
+        with torch.no_grad(), _words_about(batch):
+            with looking as seen:
+                first = self.task.predict(self.surrogate, batch)
+            others = [self.task.predict(network, batch) for network in self.networks[1:]]
+            out = torch.stack([first, *others])
+            _check_finite(out.mean(0), batch.mask)
+        if familiar is None:
+            return out, None
+        return out, familiar.scores(pooled(batch, seen, first))
 
     def _refuse_ensemble(self, what: str) -> None:
         if len(self.networks) > 1:

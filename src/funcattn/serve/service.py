@@ -21,10 +21,11 @@ from funcattn.data.foreign import FileError
 from funcattn.serve.batching import Answer, Batcher
 from funcattn.serve.encoding import encoded, parse_body
 from funcattn.serve.gate import Bodies, CrowdedError, SlowError
+from funcattn.serve.geometry import of_drawing
 from funcattn.serve.jobs import Event, Jobs
 from funcattn.serve.limits import Limits
 from funcattn.serve.metrics import Metrics
-from funcattn.serve.model import Question, ServedModel, drawn, geometry, shown
+from funcattn.serve.model import Question, ServedModel, drawn
 
 Found = TypeVar("Found")
 VTU = "application/vnd.vtk"
@@ -108,7 +109,7 @@ class Service:
             drawing = await self._within(
                 asyncio.to_thread(lambda: model.draw(parse_body(body), self.limits.points))
             )
-            return _json(shown(drawing), packed)
+            return _json(of_drawing(drawing), packed)
 
     async def predicted(self, name: str, request: Request, *, packed: bool) -> Response:
         """The fields, in the format of the request."""
@@ -140,7 +141,7 @@ class Service:
                 model, question, lambda: model.inspected(question, layer, head)
             )
             found = await self._in_time(request, asyncio.wrap_future(future))
-            return await asyncio.to_thread(_json, found | geometry(question), packed)
+            return await asyncio.to_thread(_json, found | question.geometry, packed)
 
     async def solve(self, name: str, request: Request) -> Response:
         """Begin a job, if its parameters are good."""
@@ -189,7 +190,7 @@ class Service:
             "outputs": self.jobs.result(job, event.data["names"]),
             "seconds": event.data["seconds"],
             "warnings": [],
-            **shown(model.draw(asked, self.limits.points)),
+            **of_drawing(model.draw(asked, self.limits.points)),
         }
 
     def retry_after(self) -> int:
@@ -270,11 +271,8 @@ class Service:
 
         def read(path: Path) -> Question:
             path.write_bytes(body)
-            try:
+            with _without_place(path):
                 return model.asked_by_file(path, settings)
-            except (FileError, ValueError) as error:
-                # About what was sent, not about where we put it.
-                raise ValueError(str(error).replace(str(path), "body")) from error
 
         with tempfile.TemporaryDirectory(prefix="funcattn-") as folder:
             place = Path(folder, f"body{suffix}")
@@ -294,17 +292,27 @@ class Service:
         answer = await self._answer(request, model, question)
 
         def write() -> bytes:
-            model.write(place, question, answer.out)
+            with _without_place(place):
+                model.write(place, question, answer.told)
             return place.read_bytes()
 
         content = await asyncio.to_thread(write)
         kind = next(kind for kind, ending in FILE_TYPES.items() if ending == place.suffix)
         headers = {
-            "X-Funcattn-Warnings": json.dumps(list(question.warnings)),
+            "X-Funcattn-Warnings": json.dumps([*model.unlike(answer.told), *question.warnings]),
             "X-Funcattn-Seconds": f"{answer.seconds:.6f}",
             "Content-Disposition": f'attachment; filename="{model.name}{place.suffix}"',
         }
         return Response(content, media_type=kind, headers=headers)
+
+
+@contextmanager
+def _without_place(path: Path) -> Iterator[None]:
+    """What goes wrong with a file is about what was sent, not about where we put it."""
+    try:
+        yield
+    except (FileError, ValueError) as error:
+        raise ValueError(str(error).replace(str(path), "body")) from error
 
 
 def _accepts(request: Request, kind: str) -> bool:
@@ -314,12 +322,21 @@ def _accepts(request: Request, kind: str) -> bool:
 
 
 def _reply(model: ServedModel, question: Question, answer: Answer, packed: bool) -> Response:
-    found = {
-        "outputs": model.answer(question, answer.out),
-        "warnings": list(question.warnings),
+    told = answer.told
+    found: dict[str, Any] = {
+        "outputs": model.answer(question, told.fields),
+        "warnings": [*model.unlike(told), *question.warnings],
         "seconds": answer.seconds,
     }
-    return _json(found | geometry(question), packed)
+    if told.lower is not None and told.upper is not None:
+        found |= {
+            "lower": model.answer(question, told.lower),
+            "upper": model.answer(question, told.upper),
+        }
+    if told.scores is not None:
+        worst = [score.worst for score in told.scores]
+        found["unlike"] = worst[0] if question.single else worst
+    return _json(found | question.geometry, packed)
 
 
 def _json(found: Any, packed: bool) -> Response:

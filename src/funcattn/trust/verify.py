@@ -14,6 +14,7 @@ from funcattn.data import Store
 from funcattn.errors import FuncattnError
 from funcattn.experiments.engine.results import read_lines
 from funcattn.tasks.own import OwnData
+from funcattn.training.bundled import run_folder
 from funcattn.training.ensemble import metrics_of_mean, read_test
 from funcattn.training.run import train
 from funcattn.training.settings import saved_settings
@@ -62,11 +63,14 @@ def verify(
 ) -> Iterator[Verdict]:
     """Score what is at a path again: a run, a packed run, a file of results, or a folder of these.
 
+    path: also the name of a run that comes with the package, where nothing of that name is there.
     store: where the data of benchmarks is taken from; None: it is made again, by so many workers.
     line: of a file of results, counted from 1; None: all.
     most_seconds: a line is trained again if it was trained in less CPU time.
     """
     path = Path(path)
+    if not path.exists():
+        path = run_folder(path)
     if path.suffix == ".jsonl":
         yield from _lines(path, line, most_seconds, store, workers, say)
         return

@@ -10,7 +10,13 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn import Points
 from funcattn.nn.operator import MetricAttention
-from funcattn.nn.operator.spectral import Family, axis_functions, axis_weights, frequencies
+from funcattn.nn.operator.spectral import (
+    Family,
+    GridFunctions,
+    axis_functions,
+    axis_weights,
+    frequencies,
+)
 from funcattn.ops.linalg import (
     NotPositiveError,
     solve_by_elimination,
@@ -133,3 +139,14 @@ def test_a_ridge_is_not_lost_beside_a_large_coefficient() -> None:
     x[:, 16] = 1e9  # a coefficient of 0 at all points but the middle one, so of rank 1
     out = layer(x, Points(grid=(33,)))
     assert out.isfinite().all()
+
+
+def test_the_map_carries_the_coefficients() -> None:
+    torch.manual_seed(0)
+    layer = MetricAttention(6, (3, 4), "sine", heads=2).double()
+    x, points = torch.randn(2, 63, 6).double(), Points(grid=(7, 9))
+    functions = GridFunctions("sine", (7, 9), (3, 4))
+    c = functions.coefficients(x.view(2, 7, 9, 6)).flatten(0, 1)  # (k, b, c)
+    carried = torch.einsum("bhij,jbhe->ibhe", layer.map(x, points), c.unflatten(-1, (2, 3)))
+    out = functions.fields(carried.flatten(-2).unflatten(0, (3, 4))).flatten(1, 2)
+    torch.testing.assert_close(out, layer(x, points))

@@ -157,3 +157,29 @@ def test_a_map_of_low_rank_is_one_whose_matrices_are_sums() -> None:
     for grid in ((6, 7), (3, 4)):  # the coarser one carries fewer functions
         x = torch.randn(2, grid[0] * grid[1], 3, dtype=torch.float64)
         torch.testing.assert_close(low(x, Points(grid=grid)), full(x, Points(grid=grid)))
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+def test_gains_are_what_the_map_makes_of_a_wave_at_most(rank: int | None) -> None:
+    torch.manual_seed(0)
+    layer = ModewiseMap(4, 5, (3, 2), "cosine", decay=1.0, rank=rank).double()
+    functions = GridFunctions("cosine", (8, 9), (3, 2))
+    gains = layer.gains()
+    for i, j in ((0, 0), (2, 1)):
+        # The columns of the matrix of this wave, from what becomes of the wave in each channel.
+        alone = torch.zeros(3, 2, 4, 4).double()
+        alone[i, j] = torch.eye(4)
+        out = layer(functions.fields(alone).flatten(1, 2), Points(grid=(8, 9)))
+        matrix = functions.coefficients(out.unflatten(1, (8, 9)))[i, j]
+        torch.testing.assert_close(torch.linalg.matrix_norm(matrix, 2), gains[i, j])
+
+
+def test_gains_of_waves_on_a_torus_go_from_negative_to_positive() -> None:
+    layer = FourierMap(4, 4, (3, 2))
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.weight[-1, 1, 0, 0, 1] = 7.0  # the wave (-1, 1)
+    gains = layer.gains()
+    assert gains.shape == (6, 2)
+    assert gains.nonzero().tolist() == [[2, 1]]
+    assert gains[2, 1] == 7.0

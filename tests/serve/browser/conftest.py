@@ -121,10 +121,10 @@ def static() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def address(runs: Mapping[str, Path], own_run: Path) -> Iterator[str]:
+def address(runs: Mapping[str, Path], own_run: Path, banded_run: Path) -> Iterator[str]:
     """The address of a service of the tasks whose inputs are made in different ways."""
     shown = [runs[name] for name in ("darcy", "elasticity", "burgers", "few_shot")]
-    with serving([*shown, own_run]) as (where, _):
+    with serving([*shown, own_run, banded_run]) as (where, _):
         yield where
 
 

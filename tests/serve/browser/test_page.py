@@ -93,9 +93,43 @@ def test_resolution_cut_and_inside(visit: Visit, address: str) -> None:
         "(before) => document.querySelector('#cut .curve').getAttribute('d') !== before", arg=before
     )
     page.locator("#inside summary").click()
-    page.locator("#inside .map canvas").wait_for(state="visible")
+    page.get_by_label("Map C, 4 by 4").wait_for(state="visible")
     assert page.locator("#inside .bases canvas").count() == 4
     visitor.look("darcy-inside", full=True)
+
+
+def test_the_band_is_shown_and_an_unlike_input_is_warned_about(visit: Visit, address: str) -> None:
+    visitor = visit(address)
+    page = visitor.open("/#/banded")
+    promise = page.locator("#surrogate .promise")
+    assert "For 80\u00a0% of inputs like those of training" in promise.inner_text()
+    assert page.locator("#cut .band").count() > 0
+    before = pixels(page, "surrogate")
+    page.get_by_label("Half width of its band").check()
+    wait_for_change(page, "surrogate", before)
+    assert "half width of the band" in page.locator("#surrogate .colourbar").inner_text()
+    page.wait_for_function("() => location.hash.includes('b=1')")
+    link = page.evaluate("() => location.hash")
+    assert pixels(visit(address).open("/" + link), "surrogate") == pixels(page, "surrogate")
+    page.get_by_label("Field", exact=True).check()
+    page.get_by_role("button", name="Ask the solver").click()
+    page.locator("#verdict").wait_for(state="visible")
+    assert "the band at" in page.locator("#verdict").inner_text()
+
+    def unlike(route: Any) -> None:
+        said = {"unlike": 2.5, "warnings": ["this input is unlike the training data"]}
+        route.fulfill(json=route.fetch().json() | said)
+
+    page.route("**/predict*", unlike)
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_text("This input is unlike the training data.").wait_for()
+    assert "nothing is promised" in promise.inner_text()
+    visitor.look("banded-unlike", full=True)
+    page.locator("#inside summary").click()
+    page.get_by_label("Strength of each wave").wait_for()
+    page.get_by_label("Layer").press("End")
+    page.get_by_label("The coefficient that the block has learned").wait_for()
+    visitor.look("banded-inside", full=True)
 
 
 def test_keyboard_alone_paints_and_solves(visit: Visit, address: str) -> None:

@@ -64,18 +64,7 @@ class MetricAttention(nn.Module):
         field = on_grid(x, points, dims=len(self.modes))
         functions = GridFunctions(self.family, field.shape[1:-1], self.modes)
         with full_precision(x.device):
-            kappa = F.softplus(self.to_coefficient(x) + 0.5).to(field.dtype)  # (b, n, h)
-            if points.mask is not None:
-                kappa = kappa.masked_fill(~points.mask.unsqueeze(-1), 0)
-            kept = tuple(slice(count) for count in functions.counts)
-            ridge = self.log_ridge.view(self.modes)[kept].flatten().to(field.dtype).exp()
-            inverse = table(inverse_lengths, self.family, functions.counts, like=field)  # (k,)
-            system = self._stiffness(functions, kappa.unflatten(1, functions.grid))
-            system = system * inverse[:, None] * inverse
-            # However large the coefficient is, the ridge is not lost in its rounding.
-            size = system.detach().diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
-            rounding = 8 * torch.finfo(system.dtype).eps * size
-            system = system + torch.diag_embed(ridge + rounding)
+            inverse, system = self._system(functions, self.coefficient(x, points).to(field.dtype))
             c = functions.coefficients(field).flatten(0, -3)  # (k, b, c)
             right = c.movedim(0, 1).unflatten(-1, (self.heads, -1)).movedim(-2, 1)  # (b, h, k, e)
             solved = inverse[:, None] * with_digits_to_spare(
@@ -84,6 +73,34 @@ class MetricAttention(nn.Module):
             z = solved.movedim(1, -2).flatten(-2).movedim(1, 0)  # (k, b, c)
             out = functions.fields(z.unflatten(0, functions.counts))
         return out.flatten(1, -2).to(x.dtype)
+
+    def coefficient(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n h"]:
+        """kappa, which the features choose; 0 at masked points."""
+        kappa = F.softplus(self.to_coefficient(x) + 0.5)
+        return kappa if points.mask is None else kappa.masked_fill(~points.mask.unsqueeze(-1), 0)
+
+    @torch.no_grad()
+    def map(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b h k k"]:
+        """C = D S^-1 D, which carries the coefficients: to look at, as `forward` never forms it."""
+        field = on_grid(x, points, dims=len(self.modes))
+        functions = GridFunctions(self.family, field.shape[1:-1], self.modes)
+        inverse, system = self._system(functions, self.coefficient(x, points).to(field.dtype))
+        found = inverse[:, None] * torch.linalg.inv(system.double()) * inverse
+        return found.to(x.dtype)
+
+    def _system(
+        self, functions: GridFunctions, kappa: Float[Tensor, "b n h"]
+    ) -> tuple[Float[Tensor, " k"], Float[Tensor, "b h k k"]]:
+        """The diagonal of D, and S."""
+        kept = tuple(slice(count) for count in functions.counts)
+        ridge = self.log_ridge.view(self.modes)[kept].flatten().to(kappa.dtype).exp()
+        inverse = table(inverse_lengths, self.family, functions.counts, like=kappa)  # (k,)
+        system = self._stiffness(functions, kappa.unflatten(1, functions.grid))
+        system = system * inverse[:, None] * inverse
+        # However large the coefficient is, the ridge is not lost in its rounding.
+        size = system.detach().diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+        rounding = 8 * torch.finfo(system.dtype).eps * size
+        return inverse, system + torch.diag_embed(ridge + rounding)
 
     def _stiffness(
         self, functions: GridFunctions, kappa: Float[Tensor, "b *grid h"]

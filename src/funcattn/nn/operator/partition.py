@@ -150,6 +150,8 @@ class PartitionAttention(Attention):
         y = self.to_field(averages.to(self.to_field.weight.dtype))
         if self.transport is not None:
             y = y + self.transport(y, self.shown(lambda: bases or (None, None)))
+        elif self.shows:
+            self.show(lambda: bases or (None, None))
         if self.mixer is not None:
             y = y + self.mixer(y, along_functions=True)
         if self.mlp is not None:

@@ -208,6 +208,15 @@ class ModewiseMap(nn.Module):
         out = functions.fields(z.unflatten(0, functions.counts))
         return out.flatten(1, -2).to(x.dtype)
 
+    @torch.no_grad()
+    def gains(self) -> Float[Tensor, "*k"]:
+        """How much the coefficient of each function can grow: the norm of its matrix."""
+        matrices = self.weight
+        if self.shares is not None:
+            matrices = torch.einsum("...r,rce->...ce", self.shares.view(*self.modes, -1), matrices)
+        scale = table(_decayed, self.family, self.modes, self.decay, like=matrices)
+        return torch.linalg.matrix_norm(matrices, 2) * scale.view(self.modes)
+
 
 class FourierMap(nn.Module):
     """A complex matrix of its own for each Fourier coefficient of a periodic grid.
@@ -248,6 +257,16 @@ class FourierMap(nn.Module):
             z = torch.bmm(c.flatten(0, -3), weight.flatten(0, -3))  # (k, b, e)
             out = self._fields(z.unflatten(0, c.shape[: len(grid)]), waves, grid)
         return out.flatten(1, -2).to(x.dtype)
+
+    @torch.no_grad()
+    def gains(self) -> Float[Tensor, "*k"]:
+        """How much the coefficient of each wave can grow: the norm of its matrix.
+
+        On all axes but the last, waves are in the order -m, ..., m - 1.
+        """
+        norms = torch.linalg.matrix_norm(torch.view_as_complex(self.weight), 2)
+        leading = list(range(norms.ndim - 1))
+        return torch.fft.fftshift(norms, dim=leading) if leading else norms
 
     def _waves(self, grid: Sequence[int]) -> list[Waves]:
         """The wave numbers on each axis that the grid carries."""

@@ -41,10 +41,8 @@ class DarcyEditor(Editor):
         }
 
     def default(self) -> dict[str, Any]:
-        """A disc of the higher value."""
-        middle = (np.arange(SIDE) + 0.5) / SIDE - 0.5
-        inside = middle[:, None] ** 2 + middle[None, :] ** 2 < 0.09
-        return {"permeability": np.where(inside, HIGH, LOW)}
+        """A field as in the training set, always the same."""
+        return self.random(np.random.default_rng(3))
 
     def random(self, rng: np.random.Generator) -> dict[str, Any]:
         """The sign of a random field."""

@@ -92,12 +92,17 @@ export async function predictFile(name, { file, parameters = {} }, signal) {
   return json("POST", of(name, "/predict"), request);
 }
 
-/** The result as a VTU file, for a file of people's own or for what was drawn. */
-export async function downloadVtu(name, { file, ...request }) {
+/**
+ * The result as a file, {blob, ending}, for a file of people's own or for what was drawn: VTU, or for a series, of which
+ * VTU holds one time only, the kind of the file that was sent.
+ */
+export async function download(name, { file, ...request }, series) {
   const sent = file
     ? { body: await file.arrayBuffer(), type: typeOf(file), settings: settingsOf(request.parameters ?? {}) }
     : { body: JSON.stringify(request) };
-  return (await ask("POST", of(name, "/predict"), { ...sent, accept: FILE_TYPES.vtu })).blob();
+  const response = await ask("POST", of(name, "/predict"), { ...sent, accept: series ? "*/*" : FILE_TYPES.vtu });
+  const ending = Object.keys(FILE_TYPES).find((each) => FILE_TYPES[each] === response.headers.get("Content-Type"));
+  return { blob: await response.blob(), ending };
 }
 
 /** Solve as a job: `progress(done, text)` until the result; aborting the signal cancels the job. */

@@ -1,11 +1,12 @@
 // Where a mesh is looked at from: a window in the plane, or a turn in space. Views may share one.
 
 export class Camera extends EventTarget {
-  /** aspect: width over height of the pictures. */
-  constructor(mesh) {
+  /** view: the part of the plane to show at first, [x, y, x, y] of two corners; null: what matters of the mesh. */
+  constructor(mesh, view = null) {
     super();
     this.dims = mesh.dims;
-    this.home = mesh.dims === 2 ? mesh.focus : mesh.bounds;
+    const given = view && mesh.dims === 2 ? [[view[0], view[2]], [view[1], view[3]]] : null;
+    this.home = given ?? (mesh.dims === 2 ? mesh.focus : mesh.bounds);
     this.reset();
   }
 

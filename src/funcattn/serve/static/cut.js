@@ -25,14 +25,15 @@ export class Cut {
     if (numbers.length === 4 && numbers.every(Number.isFinite)) this.ends = [numbers.slice(0, 2), numbers.slice(2)];
   }
 
-  /** pictures: those of which the first gets the line. */
-  show(pictures) {
+  /** pictures: those of which the first gets the line; width: whether it shows the width of its band. */
+  show(pictures, width) {
     const { camera, views, shown } = pictures;
     this.board.hidden = !camera || camera.dims !== 2;
     if (this.board.hidden) return;
     if (this.camera !== camera) this.#attach(camera, find(".stage", pictures.boards.surrogate));
     this.views = views;
     this.shown = shown;
+    this.width = width;
     const [xs, ys] = camera.home;
     this.ends ??= [[xs[0] + 0.08 * (xs[1] - xs[0]), (ys[0] + ys[1]) / 2], [xs[1] - 0.08 * (xs[1] - xs[0]), (ys[0] + ys[1]) / 2]];
     this.draw();
@@ -72,18 +73,26 @@ export class Cut {
     const [[x1, y1], [x2, y2]] = this.ends;
     const length = Math.hypot(x2 - x1, y2 - y1);
     const at = Float32Array.from({ length: SAMPLES }, (_, k) => (k / (SAMPLES - 1)) * length);
-    const curves = ["solver", "surrogate"].filter((name) => this.views[name]?.field && (name === "surrogate" || this.shown.solver)).map((name) => {
-      const { mesh, values } = this.views[name].field;
-      const y = at.map((_, k) => {
-        const t = k / (SAMPLES - 1);
-        return mesh.at(values, x1 + t * (x2 - x1), y1 + t * (y2 - y1));
-      });
-      return { name: name === "solver" ? "Solver" : "Surrogate", x: at, y, class: name };
+    const along = (mesh, values) => at.map((_, k) => {
+      const t = k / (SAMPLES - 1);
+      return mesh.at(values, x1 + t * (x2 - x1), y1 + t * (y2 - y1));
     });
-    const { name, unit } = this.shown.channel;
+    const names = ["solver", "surrogate"].filter((name) => this.views[name]?.field && (name === "surrogate" || (this.shown.solver && !this.width)));
+    const curves = names.map((name) => {
+      const { mesh, values } = this.views[name].field;
+      return { name: name === "solver" ? "Solver" : "Surrogate", x: at, y: along(mesh, values), class: name };
+    });
+    const { surrogate, channel, frame } = this.shown;
+    const bands = [];
+    if (surrogate.bands && !this.width) {
+      const [low, high] = ["lower", "upper"].map((side) => along(surrogate.meshAt(frame), surrogate.values(channel, frame, side)));
+      bands.push({ name: "Band", x: at, low, high });
+    }
+    const { name, unit } = channel;
+    const label = this.width ? `half width of the band of ${name}` : name;
     this.plot.show({
-      x: [0, length || 1], y: aired(rangeOf(...curves.map((curve) => curve.y))), curves,
-      xLabel: "distance along the cut", yLabel: unit ? `${name} (${unit})` : name,
+      x: [0, length || 1], y: aired(rangeOf(...curves.map((curve) => curve.y), ...bands.flatMap(({ low, high }) => [low, high]))), curves, bands,
+      xLabel: "distance along the cut", yLabel: unit ? `${label} (${unit})` : label,
     });
   }
 

@@ -1,4 +1,4 @@
-// A look into the network: the basis functions of a layer and head, and the map C between them.
+// A look into the network: the basis functions of a layer and head, the map C between them, and what grids have instead.
 
 import { inspect } from "./api.js";
 import { decode, rangeAroundZero, rangeOf } from "./arrays.js";
@@ -12,7 +12,7 @@ export class Inside {
   /** section: a `details`; request(): what was drawn, or null. */
   constructor(section, model, request) {
     Object.assign(this, { section, model, request, layer: 0, head: 0, count: 0, asked: null });
-    section.hidden = !(model.layers > 0);
+    find(".about", section).textContent = model.layers > 0 ? "" : "Nothing can be shown of this network: it has no layers of functional attention, or inputs that come as files only.";
     this.refresh = afterPause(250, () => this.#load());
     this.open = () => section.open && this.#load();
     section.addEventListener("toggle", this.open);
@@ -20,7 +20,7 @@ export class Inside {
     this.choices.replaceChildren();
     this.#message("");
     find(".bases", section).replaceChildren();
-    find(".map", section).hidden = true;
+    find(".matrices", section).replaceChildren();
     if (section.open) this.refresh();
   }
 
@@ -37,7 +37,7 @@ export class Inside {
 
   async #load() {
     const request = this.request();
-    if (this.section.hidden || !request) return;
+    if (!(this.model.layers > 0) || !request) return;
     if (request.file) {
       this.#message("The inside is shown for what is drawn, not for files.");
       return;
@@ -67,16 +67,40 @@ export class Inside {
 
   #show(reply) {
     this.#controls(reply);
+    find(".about", this.section).textContent = reply.about;
     const bases = find(".bases", this.section);
-    if (reply.basis && (reply.places ?? reply.positions)) {
-      this.mesh = meshOf({ ...reply, positions: reply.places ?? reply.positions }, this.mesh);
-      const { data, shape } = decode(reply.basis);
-      const [functions, points] = shape;
-      bases.replaceChildren(...Array.from({ length: functions }, (_, k) => this.#thumbnail(k, functions)));
-      const camera = this.mesh.dims > 1 ? new Camera(this.mesh) : null;
+    const places = reply.places ?? reply.positions;
+    const field = reply.basis ?? reply.coefficient;
+    bases.replaceChildren();
+    if (field && places) {
+      this.mesh = meshOf({ ...reply, positions: places }, this.mesh);
+      const { data, shape } = decode(field);
+      const [functions, points] = reply.basis ? shape : [1, shape[0]];
+      bases.replaceChildren(...Array.from({ length: functions }, (_, k) => (reply.basis ? this.#thumbnail(k, functions) : this.#coefficient(data))));
+      const camera = this.mesh.dims > 1 ? new Camera(this.mesh, this.model.view) : null;
       [...bases.children].forEach((figure, k) => this.#draw(find("canvas", figure), data.subarray(k * points, (k + 1) * points), camera));
-    } else bases.replaceChildren();
-    this.#map(reply.map);
+    }
+    find(".matrices", this.section).replaceChildren(...[
+      reply.gains ? this.#gains(decode(reply.gains)) : null,
+      reply.map ? matrix("Map C", decode(reply.map), { table: diverging, range: rangeAroundZero(decode(reply.map).data) }) : null,
+    ].filter(Boolean));
+  }
+
+  /** One number per wave, the longest first; on a line as one row. */
+  #gains({ data, shape }) {
+    const { periodic } = this.model;
+    return matrix("Strength of each wave", { data, shape: shape.length === 1 ? [1, ...shape] : shape }, {
+      table: sequential, range: [0, rangeOf(data)[1]],
+      // On a torus the rows are in the order -m, ..., m - 1.
+      name: (i, j) => (shape.length === 1 ? `wave ${j}` : `waves ${periodic ? i - shape[0] / 2 : i} and ${j}`),
+    });
+  }
+
+  #coefficient(data) {
+    const [low, high] = rangeOf(data).map((value) => formatNumber(value));
+    return h("figure", { class: "large" },
+      h("canvas", { role: "img", "aria-label": `The coefficient that the block has learned to see, from ${low} to ${high}` }),
+      h("figcaption", {}, "Learned coefficient", h("span", {}, `${low} (dark) to ${high} (bright)`)));
   }
 
   #thumbnail(k, count) {
@@ -102,28 +126,24 @@ export class Inside {
     ));
     context.stroke();
   }
+}
 
-  #map(array) {
-    const figure = find(".map", this.section);
-    figure.hidden = !array;
-    if (!array) return;
-    const { data, shape: [rows, columns] } = decode(array);
-    const canvas = find("canvas", figure);
-    Object.assign(canvas, { width: columns, height: rows });
-    const context = canvas.getContext("2d");
-    const image = context.createImageData(columns, rows);
-    const range = rangeAroundZero(data);
-    data.forEach((value, k) => image.data.set([...colourOf(value, range, diverging), 255], 4 * k));
-    context.putImageData(image, 0, 0);
-    canvas.setAttribute("aria-label", `The map C, ${rows} by ${columns}, entries from ${formatNumber(rangeOf(data)[0])} to ${formatNumber(rangeOf(data)[1])}`);
-    const reading = find(".reading", figure);
-    const rest = `${rows} \u00d7 ${columns}, largest entry ${formatNumber(range[1])}`;
-    reading.textContent = rest;
-    canvas.onpointerleave = () => { reading.textContent = rest; };
-    canvas.onpointermove = (event) => {
-      const box = canvas.getBoundingClientRect();
-      const [i, j] = [Math.floor(((event.clientY - box.top) / box.height) * rows), Math.floor(((event.clientX - box.left) / box.width) * columns)];
-      reading.textContent = `row ${i + 1}, column ${j + 1}: ${formatNumber(data[i * columns + j])}`;
-    };
-  }
+/** A matrix as a picture that tells its entries. */
+function matrix(title, { data, shape: [rows, columns] }, { table, range, name = (i, j) => `row ${i + 1}, column ${j + 1}` }) {
+  const [low, high] = rangeOf(data).map((value) => formatNumber(value));
+  const canvas = h("canvas", { role: "img", "aria-label": `${title}, ${rows} by ${columns}, entries from ${low} to ${high}`, width: columns, height: rows });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  data.forEach((value, k) => image.data.set([...colourOf(value, range, table), 255], 4 * k));
+  context.putImageData(image, 0, 0);
+  const rest = `${rows} \u00d7 ${columns}, from ${low} to ${high}`;
+  const reading = h("span", { class: "reading" }, rest);
+  canvas.style.setProperty("aspect-ratio", String(Math.min(8, columns / rows)));
+  canvas.onpointerleave = () => { reading.textContent = rest; };
+  canvas.onpointermove = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const [i, j] = [Math.floor(((event.clientY - box.top) / box.height) * rows), Math.floor(((event.clientX - box.left) / box.width) * columns)];
+    if (i >= 0 && j >= 0 && i < rows && j < columns) reading.textContent = `${name(i, j)}: ${formatNumber(data[i * columns + j])}`;
+  };
+  return h("figure", { class: "matrix" }, canvas, h("figcaption", {}, title, reading));
 }

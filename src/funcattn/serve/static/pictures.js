@@ -24,7 +24,7 @@ export class Pictures {
     const fresh = !this.camera || this.camera.dims !== surrogate.mesh.dims;
     if (this.shown?.channel !== shown.channel || this.shown?.band !== shown.band) this.range = null;
     this.shown = shown;
-    if (fresh && surrogate.mesh.dims > 1) this.camera = new Camera(surrogate.mesh);
+    if (fresh && surrogate.mesh.dims > 1) this.camera = new Camera(surrogate.mesh, this.model.view);
     if (surrogate.mesh.dims === 1) this.#series();
     else this.#fields();
     this.#read(this.place);
@@ -43,10 +43,10 @@ export class Pictures {
 
   #fields() {
     const { surrogate, solver, channel, frame, band } = this.shown;
-    const values = band ? width(surrogate, channel, frame) : surrogate.values(channel, frame);
+    const values = band ? surrogate.halfWidth(channel, frame) : surrogate.values(channel, frame);
     const truth = solver && !band ? solver.values(channel, frame) : null;
     this.#widen(band ? [values] : [...everyFrame(surrogate, channel), ...(solver ? everyFrame(solver, channel) : [])]);
-    const name = band ? `${channel.name}, half the band` : channel.name;
+    const name = band ? `half width of the band of ${channel.name}` : channel.name;
     this.#field("surrogate", { mesh: surrogate.meshAt(frame), values, range: this.range, table: sequential, name, unit: channel.unit });
     if (!truth) return;
     const { mesh } = solver;
@@ -73,10 +73,11 @@ export class Pictures {
     this.#widen([y, low, high, truth]);
     const axes = { x: rangeOf(x), y: aired(this.range), xLabel: "x", yLabel: channel.unit ? `${channel.name} (${channel.unit})` : channel.name };
     const mine = { name: "Surrogate", x, y, class: "surrogate" };
-    this.#plot("surrogate", { ...axes, curves: [mine], bands: low ? [{ name: "Band", x, low, high }] : [] });
+    const bands = low ? [{ name: "Band", x, low, high }] : [];
+    this.#plot("surrogate", { ...axes, curves: [mine], bands });
     if (!truth) return;
     const exact = { name: "Solver", x: solver.mesh.positions, y: truth, class: "solver" };
-    this.#plot("solver", { ...axes, curves: [exact, mine] });
+    this.#plot("solver", { ...axes, curves: [exact, mine], bands });
     const apart = this.#apart(solver.mesh);
     this.#plot("difference", { ...axes, y: aired(rangeAroundZero(apart)), yLabel: "surrogate minus solver",
       curves: [{ x: exact.x, y: apart, class: "surrogate" }] });
@@ -112,6 +113,22 @@ export class Pictures {
     return relativeError(joined(ours), joined(theirs));
   }
 
+  /** The share of the solver's points, over all frames, at which its field lies inside the band; null without one. */
+  get inside() {
+    const { surrogate, solver, channel } = this.shown;
+    if (!surrogate.bands) return null;
+    let [count, held] = [0, 0];
+    for (let frame = 0; frame < solver.frames; frame += 1) {
+      const [low, high] = ["lower", "upper"].map((side) => valuesAt(solver.mesh, surrogate, channel, frame, side));
+      solver.values(channel, frame).forEach((value, k) => {
+        if (Number.isNaN(low[k])) return;
+        count += 1;
+        held += value >= low[k] && value <= high[k] ? 1 : 0;
+      });
+    }
+    return held / count;
+  }
+
   /** The value under the pointer, in all pictures. */
   #read(place) {
     this.place = place;
@@ -122,9 +139,11 @@ export class Pictures {
         if (view.point) view.point(null);
         continue;
       }
-      const value = view.point ? view.point(place) : this.#onCurve(name, place[0]);
+      const { unit, labels } = this.shown.channel;
+      const found = view.point ? view.point(place) : this.#onCurve(name, place[0]);
+      // Between two points with labels there is no third one.
+      const value = labels && !Number.isNaN(found) ? nearest(labels, found) : found;
       const where = place.slice(0, view.point ? this.camera.dims : 1).map((c, axis) => `${"xyz"[axis]} ${formatNumber(c)}`).join(", ");
-      const { unit } = this.shown.channel;
       line.textContent = Number.isNaN(value) ? "" : `${where}: ${formatNumber(value, 4)}${unit ? ` ${unit}` : ""}`;
     }
   }
@@ -137,12 +156,9 @@ export class Pictures {
   }
 }
 
-const everyFrame = (result, channel) => Array.from({ length: result.frames }, (_, frame) => result.values(channel, frame));
+const nearest = (labels, value) => labels.reduce((best, label) => (Math.abs(label - value) < Math.abs(best - value) ? label : best));
 
-function width(result, channel, frame) {
-  const [low, high] = ["lower", "upper"].map((side) => result.values(channel, frame, side));
-  return high.map((value, k) => (value - low[k]) / 2);
-}
+const everyFrame = (result, channel) => Array.from({ length: result.frames }, (_, frame) => result.values(channel, frame));
 
 function joined(arrays) {
   const all = new Float32Array(arrays.reduce((sum, each) => sum + each.length, 0));

@@ -76,7 +76,7 @@ export class Plot {
     const path = (xs, ys) => Array.from(xs, (at, k) => `${this.toX(at).toFixed(1)},${this.toY(ys[k]).toFixed(1)}`);
     const shapes = [
       ...bands.map((band) => svg("path", {
-        class: "band", d: `M${path(band.x, band.high).join("L")}L${path(band.x, band.low).reverse().join("L")}Z`,
+        class: "band", d: pieces(band).map((part) => `M${path(part.x, part.high).join("L")}L${path(part.x, part.low).reverse().join("L")}Z`).join(""),
       })),
       ...curves.map((curve) => svg("path", { class: `curve ${curve.class}`, d: gapped(curve, path) })),
       ...dots.map((dot) => svg("circle", { class: "dot", cx: this.toX(dot.x), cy: this.toY(dot.y), r: 4.5 })),
@@ -90,6 +90,22 @@ export class Plot {
     const named = [...curves, ...bands.map((band) => ({ ...band, class: "band" }))].filter((each) => each.name);
     this.key.replaceChildren(...named.map((each) => h("li", { class: each.class }, each.name)));
   }
+}
+
+/** The parts of a band in which it has values. */
+function pieces({ x, low, high }) {
+  const found = [];
+  let part = null;
+  low.forEach((value, k) => {
+    if (!Number.isFinite(value)) part = null;
+    else {
+      if (!part) found.push(part = { x: [], low: [], high: [] });
+      part.x.push(x[k]);
+      part.low.push(value);
+      part.high.push(high[k]);
+    }
+  });
+  return found;
 }
 
 /** The path of a curve, which stops where it has no values. */

@@ -3,10 +3,12 @@
 import { decode } from "./arrays.js";
 import { Mesh, meshOf } from "./mesh.js";
 
-/** The scalar fields that a model gives: [{key, name, unit, output, part}]; part: a component, or "size". */
+/** The scalar fields that a model gives: [{key, name, unit, labels, output, part}]; part: a component, or "size". */
 export function channelsOf(model) {
-  return model.outputs.flatMap(({ name, unit, channels = 1 }) => {
-    if (channels === 1) return [{ key: name, name, unit, output: name, part: 0 }];
+  // Where the points go is seen in their places already: what else there is comes first.
+  const outputs = [...model.outputs].sort((a, b) => (a.name === "position") - (b.name === "position"));
+  return outputs.flatMap(({ name, unit, labels, channels = 1 }) => {
+    if (channels === 1) return [{ key: name, name, unit, labels, output: name, part: 0 }];
     const axes = channels <= 3 ? ["x", "y", "z"] : Array.from({ length: channels }, (_, k) => k + 1);
     return [
       { key: `${name}-size`, name: `${name}, magnitude`, unit, output: name, part: "size" },
@@ -21,10 +23,13 @@ export class Result {
     this.model = model;
     this.seconds = reply.seconds;
     this.warnings = reply.warnings ?? [];
+    /** How unlike the training data it is: above 1 it is. */
+    this.unlike = reply.unlike ?? 0;
     this.input = reply.values ? decode(reply.values) : null;
     this.sides = Object.fromEntries(["outputs", "lower", "upper"].map((side) => [side, reply[side] ? decodeAll(reply[side]) : null]));
     this.meshes = new Map();
-    this.frames = model.frames ?? 1;
+    const { name, channels = 1 } = model.outputs[0];
+    this.frames = this.sides.outputs[name].data.length / (this.mesh.count * channels);
   }
 
   get bands() {
@@ -38,10 +43,19 @@ export class Result {
     const n = this.mesh.count;
     const start = Math.min(frame, this.frames - 1) * n * channels;
     if (channels === 1) return data.subarray(start, start + n);
-    return Float32Array.from({ length: n }, (_, k) => {
-      const row = data.subarray(start + k * channels, start + (k + 1) * channels);
-      return part === "size" ? Math.hypot(...row) : row[part];
-    });
+    if (part !== "size") return Float32Array.from({ length: n }, (_, k) => data[start + k * channels + part]);
+    const rows = (from) => Array.from({ length: n }, (_, k) => from.subarray(start + k * channels, start + (k + 1) * channels));
+    if (side === "outputs") return Float32Array.from(rows(data), (row) => Math.hypot(...row));
+    // The shortest and the longest vector of a box.
+    const [lows, highs] = ["lower", "upper"].map((end) => rows(this.sides[end][output].data));
+    const end = side === "upper" ? (low, high) => Math.max(Math.abs(low), Math.abs(high)) : (low, high) => Math.max(0, low, -high);
+    return Float32Array.from(lows, (row, k) => Math.hypot(...row.map((low, c) => end(low, highs[k][c]))));
+  }
+
+  /** Half the width of the band at the points. */
+  halfWidth(channel, frame = 0) {
+    const [low, high] = ["lower", "upper"].map((side) => this.values(channel, frame, side));
+    return high.map((value, k) => (value - low[k]) / 2);
   }
 
   /** The mesh of a frame: where the points are then, if the model says that. */
@@ -63,8 +77,8 @@ function decodeAll(arrays) {
 }
 
 /** The values of another result at this one's points, by interpolation where their points differ. */
-export function valuesAt(mesh, result, channel, frame) {
-  const values = result.values(channel, frame);
+export function valuesAt(mesh, result, channel, frame, side = "outputs") {
+  const values = result.values(channel, frame, side);
   if (result.mesh === mesh || result.mesh.count === mesh.count) return values;
   return Float32Array.from({ length: mesh.count }, (_, k) =>
     result.mesh.at(values, mesh.positions[k * mesh.dims], mesh.positions[k * mesh.dims + 1]));

@@ -1,6 +1,7 @@
 // One model on the table: what is drawn, what the surrogate says at once, what the solver says when asked.
 
 import * as api from "./api.js";
+import { rangeOf } from "./arrays.js";
 import { Cut } from "./cut.js";
 import { afterPause, announce, button, choice, find, formatNumber, formatSeconds, h, slider } from "./dom.js";
 import { createEditor } from "./editors/index.js";
@@ -23,7 +24,7 @@ export class Workbench {
   }
 
   /** Bring back what the address says, then ask. */
-  async start({ d, r, o, t, c }) {
+  async start({ d, r, o, t, c, b }) {
     const { model } = this;
     const drawn = () => this.request();
     this.editor = createEditor(find(".stage", board("input")), find(".tools", board("input")), model, (event) => this.#drawn(event));
@@ -31,6 +32,7 @@ export class Workbench {
     if (d && !(bytes && this.editor.load(bytes))) announce("The drawing in the address could not be read.", true);
     if (model.refine?.includes(Number(r))) this.refine = Number(r);
     this.channel = this.channels.find((each) => each.key === o) ?? this.channel;
+    this.band = Boolean(model.bands && b);
     this.frame = Math.min(Math.max(0, Number(t) || 0), (model.frames ?? 1) - 1);
     this.pictures = new Pictures({ surrogate: board("surrogate"), solver: board("solver"), difference: board("difference") }, model);
     this.cut = new Cut(board("cut"), () => this.save());
@@ -53,7 +55,7 @@ export class Workbench {
     clearInterval(this.playing);
     for (const part of [this.editor, this.solving, this.inside, this.cut, this.pictures]) part?.remove();
     for (const name of ["surrogate", "solver", "difference", "cut"]) find(".stage", board(name)).classList.remove("plotted");
-    for (const element of document.querySelectorAll("main .message, main .warnings, main .time, main .spent")) element.textContent = "";
+    for (const element of document.querySelectorAll("main .message, main .warnings, main .time, main .spent, main .promise")) element.textContent = "";
     find("#verdict").hidden = true;
   }
 
@@ -117,14 +119,35 @@ export class Workbench {
     if (this.editor.showResult) this.#showCurve();
     this.#show();
     find(".time", board("surrogate")).textContent = formatSeconds(this.result.seconds);
-    const warnings = find(".warnings", board("surrogate"));
-    const text = this.result.warnings.join(" ");
-    if (warnings.textContent !== text) warnings.textContent = text;
+    this.#warn(this.result.warnings);
     if (strokeAt === null) return;
     requestAnimationFrame(() => {
       const { duration } = performance.measure("stroke to picture", { start: strokeAt, end: performance.now() });
       find(".spent", board("surrogate")).textContent = `${Math.round(duration)} ms from stroke to picture`;
     });
+  }
+
+  /** Said again only where it is another warning: screen readers read each of them. */
+  #warn(texts) {
+    const said = texts.join("\n");
+    if (this.warned === said) return;
+    this.warned = said;
+    const first = texts.slice(0, 2).map((text) => `${text.replace(/^./, (letter) => letter.toUpperCase())}.`);
+    if (texts.length > 2) first.push(`And ${texts.length - 2} more of this kind.`);
+    find(".warnings", board("surrogate")).replaceChildren(...first.map((text) => h("p", {}, text)));
+  }
+
+  /** What the band of the run promises for this picture. */
+  #promise() {
+    const { result, model, channel, frame } = this;
+    const line = find(".promise", board("surrogate"));
+    line.hidden = !result.bands;
+    if (line.hidden) return;
+    const most = rangeOf(result.halfWidth(channel, frame))[1];
+    const text = `Band: at most \u00b1${formatNumber(most, 2)}${channel.unit ? `\u00a0${channel.unit}` : ""}. `
+      + `For ${formatNumber(100 * model.bands.coverage)}\u00a0% of inputs like those of training, the truth lies inside at every point.`;
+    const finer = result.mesh.count > model.bands.points ? " At this resolution it is an estimate." : "";
+    line.textContent = text + (result.unlike > 1 ? " This input is not like them, so that nothing is promised." : finer);
   }
 
   /** The curve that an editor of observations draws itself. */
@@ -142,7 +165,8 @@ export class Workbench {
     find("#boards").classList.toggle("broad", !camera || camera.aspect > 1.7);
     find("#boards").style.setProperty("--aspect", camera?.aspect ?? 2);
     find("#boards").classList.toggle("solo", Boolean(this.editor.showResult));
-    this.cut.show(this.pictures);
+    this.cut.show(this.pictures, band);
+    this.#promise();
     this.#compare();
     if (this.bandChoice) this.bandChoice.element.hidden = !(this.result.bands && this.result.mesh.dims > 1);
   }
@@ -174,7 +198,15 @@ export class Workbench {
       : ratio <= 1 / 1.5 ? `The solver is ${formatNumber(1 / ratio, 2)} times as fast.` : "Both take about as long.";
     verdict.replaceChildren(
       h("p", { class: "times" }, h("b", {}, formatSeconds(fast)), " against ", h("b", {}, formatSeconds(slow))),
-      h("p", {}, `${words} Relative L2 error: ${percent}.`));
+      h("p", {}, `${words} Relative L2 error: ${percent}.${this.#held()}`));
+  }
+
+  /** Whether the band kept its promise this time. */
+  #held() {
+    const share = this.pictures.inside;
+    if (share === null) return "";
+    return share === 1 ? " The solver\u2019s field lies inside the band at every point."
+      : ` The solver\u2019s field leaves the band at ${formatNumber(100 * (1 - share), 2)}\u00a0% of the points.`;
   }
 
   #controls() {
@@ -197,7 +229,8 @@ export class Workbench {
     if (model.frames > 1) items.push(...this.#player());
     if (model.bands) {
       this.bandChoice = choice({
-        legend: "Show", value: "field", options: [{ value: "field", label: "Field" }, { value: "band", label: "Half width of its band" }],
+        legend: "Show", value: this.band ? "band" : "field",
+        options: [{ value: "field", label: "Field" }, { value: "band", label: "Half width of its band" }],
         change: (value) => this.#set({ band: value === "band" }),
       });
       this.bandChoice.element.hidden = true;
@@ -238,12 +271,13 @@ export class Workbench {
     const tools = find(".tools", board("surrogate"));
     tools.replaceChildren();
     if (!own) return;
-    tools.append(button("Download VTU", async () => {
+    const series = this.model.frames > 1;
+    tools.append(button(series ? "Download the result" : "Download VTU", async () => {
       const request = this.request();
       if (!request) return this.#complain("Choose a mesh file first.");
       try {
-        const blob = await api.downloadVtu(this.model.name, request);
-        const link = h("a", { href: URL.createObjectURL(blob), download: `${this.model.name}.vtu` });
+        const { blob, ending } = await api.download(this.model.name, request, series);
+        const link = h("a", { href: URL.createObjectURL(blob), download: `${this.model.name}.${ending}` });
         link.click();
         URL.revokeObjectURL(link.href);
         announce("The file was downloaded.");
@@ -260,7 +294,7 @@ export class Workbench {
     if (this.removed) return;
     state.write({
       name: this.model.name, d, r: this.refine > 1 ? this.refine : "", o: this.channel === this.channels[0] ? "" : this.channel.key,
-      t: this.frame || "", c: this.cut.state,
+      t: this.frame || "", c: this.cut.state, b: this.band ? 1 : "",
     });
   }
 }

@@ -5,8 +5,9 @@ import { h, perFrame } from "../dom.js";
 import { drawLines } from "../lines.js";
 
 export class Preview {
-  constructor(stage, label) {
-    this.stage = stage;
+  /** view: as of a camera. */
+  constructor(stage, label, view = null) {
+    Object.assign(this, { stage, view });
     this.canvas = h("canvas", { class: "field", role: "img", "aria-label": label });
     stage.append(this.canvas);
     this.redraw = perFrame(() => this.draw());
@@ -21,7 +22,7 @@ export class Preview {
     if (this.stage.hidden) return;
     this.mesh = mesh;
     if (!this.camera || home) {
-      this.camera = new Camera(mesh);
+      this.camera = new Camera(mesh, this.view);
       if (home) Object.assign(this.camera, { home });
       this.camera.reset();
       this.stage.style.setProperty("--aspect", this.camera.aspect);

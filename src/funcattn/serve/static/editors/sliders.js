@@ -1,6 +1,6 @@
 // Numbers with a range each: the shape of an airfoil and its flow, the parameters of people's own runs.
 
-import { button, h, slider } from "../dom.js";
+import { button, formatNumber, h, slider } from "../dom.js";
 import { fromBytes, randomButton, toBytes } from "./common.js";
 import { Preview } from "./preview.js";
 
@@ -18,7 +18,7 @@ export class Controls {
   }
 
   #slider(each, changed) {
-    const words = (value) => `${Number(value.toPrecision(5))}${each.unit ? `\u00a0${each.unit}` : ""}`.replace("-", "\u2212");
+    const words = (value) => `${Math.abs(value) >= 1e5 ? formatNumber(value, 4) : Number(value.toPrecision(5))}${each.unit ? `\u00a0${each.unit}` : ""}`.replace("-", "\u2212");
     return slider({
       label: each.label ?? each.name, min: each.min, max: each.max, step: each.step ?? "any", value: each.default, words,
       change: (value) => { this.values[each.name] = value; changed(); },
@@ -54,7 +54,7 @@ class Sliders {
     const { editor } = model;
     this.controls = new Controls(editor.sliders, changed);
     stage.replaceChildren();
-    this.preview = new Preview(stage, "The geometry");
+    this.preview = new Preview(stage, "The geometry", model.view);
     const set = (values) => { this.controls.set(values); changed(); };
     tools.replaceChildren(
       ...this.controls.elements,
