@@ -15,6 +15,10 @@ from torch import Tensor
 if TYPE_CHECKING:
     from funcattn.data import Store
 
+if not torch.cuda.is_available():
+    # Triton's programs then run on the CPU, if this is said before it is imported.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 
 @pytest.fixture
 def generator() -> torch.Generator:

@@ -129,10 +129,10 @@ def test_float32_is_within_1e_5_of_the_reference(
     assert (got - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
-def autocast_error(what: str) -> tuple[Tensor, Tensor]:
+def autocast_error(what: str, execution: str) -> tuple[Tensor, Tensor]:
     """Of the output and of all gradients together: |bfloat16 - float32| / |float32|."""
     torch.manual_seed(0)
-    attention = partial(FunctionalAttention, heads=8, bases=BASES)
+    attention = partial(FunctionalAttention, heads=8, bases=BASES, execution=execution)
     module: nn.Module = attention(WIDTH)
     given: tuple[Tensor, ...] = (inputs(500)["x"],)
     if what == "network":
@@ -150,14 +150,17 @@ def autocast_error(what: str) -> tuple[Tensor, Tensor]:
     )
 
 
+@pytest.mark.parametrize("execution", ["plain", "stored", "streamed"])
 @pytest.mark.parametrize(("what", "roundings"), [("layer", 4), ("network", 16)])
-def test_under_autocast_errors_are_a_few_roundings(what: str, roundings: int) -> None:
+def test_under_autocast_errors_are_a_few_roundings(
+    what: str, roundings: int, execution: str
+) -> None:
     """A layer rounds its features, the fields it projects, its basis and its output: four times.
 
     Of four layers these are sixteen, and the residual stream keeps them from multiplying. Backward
     goes the same way once more. A value that is not finite fails too.
     """
-    of_output, of_gradients = autocast_error(what)
+    of_output, of_gradients = autocast_error(what, execution)
     assert of_output <= roundings * BFLOAT16
     assert of_gradients <= 2 * roundings * BFLOAT16
 

@@ -67,6 +67,17 @@ def test_info_of_a_task_is_its_settings_with_flags_over_them(call: Call) -> None
     assert shown["optimisation"]["optimiser"] == "adamw"
 
 
+def test_info_alone_says_what_the_installation_computes_with(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUNCATTN_NATIVE", "0")
+    code, out, _ = call("info")
+    assert code == 0
+    for words in (__version__, torch.__version__, "switched off by FUNCATTN_NATIVE=0"):
+        assert words in out
+    assert "Triton" in out
+
+
 def test_info_of_a_run_is_its_results_and_settings(call: Call, run: Path) -> None:
     code, out, _ = call("info", run)
     assert code == 0

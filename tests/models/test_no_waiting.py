@@ -49,7 +49,12 @@ def inputs(device: str, **options: bool) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("about_points", [False, True], ids=["points", "masked and weighted"])
-def test_a_training_step_looks_at_no_value_of_a_device(name: str, about_points: bool) -> None:
+@pytest.mark.parametrize("few", [True, False], ids=["few points", "in chunks"])
+def test_a_training_step_looks_at_no_value_of_a_device(
+    name: str, about_points: bool, few: bool, request: pytest.FixtureRequest
+) -> None:
+    if not few:
+        request.getfixturevalue("in_chunks")
     build, grid = NETWORKS[name]
     # Tensors without numbers, on no device: whoever looks at one has an error at once.
     network = build().to("meta")

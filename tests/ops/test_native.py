@@ -1,6 +1,7 @@
 """What is done in C beside what PyTorch does: numbers, every gradient, threads, and no compiler."""
 
 import copy
+import io
 import os
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn import FunctionalAttention
 from funcattn.nn.linear import Linear, with_fast_products
+from funcattn.nn.points import Points
 from funcattn.ops import native
 from funcattn.ops.attention import native_passes
 from funcattn.ops.native import products
-from funcattn.ops.native.library import NotCompiledError, compiled
+from funcattn.ops.native.library import NotCompiledError, cache_folder, compiled
 
 needs_c = pytest.mark.skipif(native.library() is None, reason=f"no C: {native.why_not()}")
 
@@ -224,6 +226,129 @@ def test_a_compiler_that_fails_or_is_not_there_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotCompiledError, match="no C compiler"):
         compiled(tmp_path / "kept")
+
+
+needs_halves = pytest.mark.skipif(
+    not native_passes.knows_halves(), reason="the processor has no products in bfloat16"
+)
+BFLOAT16 = 2.0**-8
+
+
+@needs_halves
+@pytest.mark.parametrize(
+    ("width", "heads", "bases", "batch", "points", "maps"),
+    [
+        (128, 8, 64, 1, 300, "coefficients"),
+        (12, 4, 5, 3, 101, "coefficients"),  # nothing is a whole vector, nor an even number
+        (20, 2, 33, 1, 200, "points"),
+        (32, 1, 16, 2, 190, "coefficients"),
+        (40, 8, 24, 2, 150, "coefficients"),  # the basis' features end within a tile
+        (208, 2, 17, 1, 100, "coefficients"),  # sums of more terms than are packed at once
+    ],
+)
+@pytest.mark.parametrize("about_points", [False, True], ids=["points", "masked and weighted"])
+def test_passes_in_c_with_products_in_half_precision(
+    width: int,
+    heads: int,
+    bases: int,
+    batch: int,
+    points: int,
+    maps: str,
+    about_points: bool,
+    generator: torch.Generator,
+) -> None:
+    layer = FunctionalAttention(width, heads, bases, maps=maps, execution="stored")
+    with_weights_of_order_one(layer, generator)
+    streamed = copy.deepcopy(layer)
+    streamed.execution = "streamed"
+    x, cotangent = torch.randn(2, batch, points, width, generator=generator)
+    given: dict[str, Tensor | None] = {}
+    if about_points:
+        given["mask"] = torch.rand(batch, points, generator=generator) > 0.3
+        given["weights"] = torch.rand(batch, points, generator=generator)
+    truth = outcome(layer, x, cotangent, torch.float32, **given)
+    with torch.autocast("cpu", torch.bfloat16):
+        stored = outcome(layer, x, cotangent.bfloat16(), torch.float32, **given)
+        again = outcome(streamed, x, cotangent.bfloat16(), torch.float32, **given)
+    assert stored["output"].dtype == torch.bfloat16
+    # Of all gradients together: some are small differences of large numbers.
+    for names in (["output"], [name for name in truth if name != "output"]):
+        one, other = (torch.cat([of[name].flatten() for name in names]) for of in (stored, truth))
+        assert 0 < (one - other).norm() <= 8 * BFLOAT16 * other.norm(), names
+    for name, value in stored.items():
+        assert torch.equal(value, again[name]), name
+
+
+@needs_halves
+def test_under_autocast_sums_over_points_are_not_rounded(generator: torch.Generator) -> None:
+    layer = FunctionalAttention(32, 2, 8, execution="streamed")
+    block = torch.randn(1, 96, 32, generator=generator)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        (one,) = layer.moments(block)
+        (many,) = layer.moments(block.repeat(1, 43, 1))
+    # All blocks are alike, so that what was rounded in them is the same, and sums are multiples.
+    for of_one, of_many in zip(one.fields, many.fields, strict=True):
+        assert of_many.dtype == torch.float32
+        torch.testing.assert_close(of_many, 43 * of_one, rtol=1e-5, atol=1e-5)
+
+
+@needs_halves
+def test_autocast_does_not_leave_the_chunks_where_they_gain(
+    monkeypatch: pytest.MonkeyPatch, generator: torch.Generator
+) -> None:
+    layer, x = FunctionalAttention(128, 8, 16), torch.randn(1, 400, 128, generator=generator)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer._in_chunks(x, Points()) is not None
+        assert layer._in_chunks(x.bfloat16(), Points()) is not None
+        assert layer(x.bfloat16()).dtype == torch.bfloat16
+    with torch.autocast("cpu", torch.float16):
+        assert layer._in_chunks(x, Points()) is None
+    monkeypatch.setattr(native_passes, "knows_halves", lambda: False)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer._in_chunks(x, Points()) is None
+
+
+class ATerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_first_compilation_is_announced_and_its_state_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = tmp_path / "working"
+    working.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho done > "$2"\n')
+    working.chmod(0o755)
+    monkeypatch.setenv("CC", str(working))
+    monkeypatch.setenv("FUNCATTN_CACHE", str(tmp_path))
+    monkeypatch.delenv("FUNCATTN_NATIVE", raising=False)
+    said = ATerminal()
+    monkeypatch.setattr(sys, "stderr", said)
+    assert native.state().startswith("not compiled yet")
+    path = compiled(cache_folder())
+    assert "compiling passes in C, once for this machine" in said.getvalue()
+    assert native.state() == f"compiled: {path}"
+    said.truncate(0)
+    assert compiled(cache_folder()) == path
+    assert said.getvalue() == ""
+    monkeypatch.setenv("FUNCATTN_NATIVE", "0")
+    assert native.state() == "switched off by FUNCATTN_NATIVE=0"
+    monkeypatch.delenv("FUNCATTN_NATIVE")
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert native.state().startswith("not available: there is no C compiler")
+
+
+def test_nothing_is_said_where_nobody_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failing = tmp_path / "failing"
+    failing.write_text("#!/bin/sh\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("CC", str(failing))
+    with pytest.raises(NotCompiledError):
+        compiled(tmp_path / "kept")
+    assert capfd.readouterr().err == ""
 
 
 def test_without_c_the_numbers_are_the_same_to_rounding(tmp_path: Path) -> None:

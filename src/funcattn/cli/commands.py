@@ -391,9 +391,12 @@ class List:
 
 @dataclass(frozen=True)
 class Info:
-    """The settings of a task and its data set, or the settings and results of a run."""
+    """The settings of a task and its data set, or the settings and results of a run.
 
-    what: Name
+    Without a name: versions, devices, and which of its fast forms this installation has.
+    """
+
+    what: Annotated[str | None, tyro.conf.Positional] = None
     """A task's name or a run's folder."""
     profile: Profile = "cpu"
     preset: Preset = "modern"

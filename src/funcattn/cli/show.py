@@ -1,15 +1,20 @@
 """`funcattn list` and `info`."""
 
+import os
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
+from funcattn._version import __version__
 from funcattn.cli import commands
 from funcattn.cli.settings import resolved, size_in_words
 from funcattn.cli.terminal import print_table, refuse
 from funcattn.data import Store
 from funcattn.models import MODELS
+from funcattn.ops import native
 from funcattn.registry import did_you_mean
 from funcattn.tasks import TASKS, Generated
 from funcattn.training.cost import model_cost
@@ -76,8 +81,12 @@ class Info(commands.Info):
 
     def run(self, rest: list[str], console: Console) -> None:
         """Print them; of a data set that was made, also draw a few samples."""
+        if self.what is None:
+            refuse(rest)
+            print_table(console, ("", ""), list(_installation().items()))
+            return
         if self.what not in TASKS:
-            self._run_folder(rest, console)
+            self._run_folder(self.what, rest, console)
             return
         settings = resolved(self.what, self.profile, self.preset, None, rest)
         task, store = TASKS[self.what](settings), Store(self.cache)
@@ -98,13 +107,13 @@ class Info(commands.Info):
             sample_picture(task, store).savefig(picture, bbox_inches="tight", dpi=80)
             console.print(f"A few samples: {picture}", markup=False, soft_wrap=True)
 
-    def _run_folder(self, rest: list[str], console: Console) -> None:
+    def _run_folder(self, what: str, rest: list[str], console: Console) -> None:
         refuse(rest)
-        run = Run(self.what, accept_edited=self.accept_edited)
+        run = Run(what, accept_edited=self.accept_edited)
         if not run.folder.exists():
             raise ValueError(
-                f"{self.what}: expected the folder of a run, or a task: one of {', '.join(TASKS)}"
-                f"{did_you_mean(self.what, TASKS)}"
+                f"{what}: expected the folder of a run, or a task: one of {', '.join(TASKS)}"
+                f"{did_you_mean(what, TASKS)}"
             )
         settings = run.settings
         if run.finished:
@@ -128,3 +137,20 @@ class Info(commands.Info):
                 soft_wrap=True,
             )
         console.print_json(data=asdict(settings))
+
+
+def _installation() -> dict[str, str]:
+    """What this installation computes with."""
+    gpus = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
+    try:
+        triton = version("triton")
+    except PackageNotFoundError:
+        triton = "not installed"
+    return {
+        "funcattn": __version__,
+        "torch": torch.__version__,
+        "cores": f"{os.cpu_count()}",
+        "GPUs": ", ".join(gpus) or "none",
+        "passes in C, for CPUs": native.state(),
+        "Triton, for GPUs": triton,
+    }

@@ -19,7 +19,7 @@ from funcattn.nn.points import Points
 from funcattn.ops import Projection, ProjectionName
 from funcattn.ops.attention.local_maps import Linear, LocalMaps
 from funcattn.ops.buffers import buffers
-from funcattn.ops.linalg import full_precision
+from funcattn.ops.linalg import autocast_is_on, full_precision
 from funcattn.ops.memory import available_bytes, saved_tensors_are_taken
 from funcattn.ops.projections import KnowsMass, chosen_projection
 
@@ -53,6 +53,11 @@ class Parts:
     projection: Projection | ProjectionName
     heads: int
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of its weights."""
+        return _linear(self.output).weight.dtype
+
     def why_not_in_chunks(self, x: Tensor, points: Points) -> str | None:
         """What keeps a call from being done in chunks, in words, or None."""
         basis, output = self.basis, self.output
@@ -70,7 +75,9 @@ class Parts:
             return "it is compiled or exported"
         if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
             return "a transform of functions is at work"
-        if x.dtype not in (torch.float32, torch.float64) or output.weight.dtype != x.dtype:
+        if self.dtype not in (torch.float32, torch.float64) or not (
+            x.dtype == self.dtype or autocast_is_on(x.device)
+        ):
             return "its features are not in float32 or float64 as its weights are"
         if points.weights is not None and points.weights.requires_grad:
             return "the point weights want a gradient"

@@ -28,7 +28,7 @@ from funcattn.ops import (
     moments_of,
 )
 from funcattn.ops.attention import chunked
-from funcattn.ops.linalg import autocast_is_on
+from funcattn.ops.linalg import autocast_dtype
 from funcattn.ops.sharding import Ranks
 
 NOT_LOCAL = (Stencil, GridConvolution, OrthonormalBasis, GridFourierBasis)
@@ -128,6 +128,7 @@ class FunctionalAttention(Attention):
         parts = self._in_chunks(x, here) if there is here else None
         if parts is None:
             return super().mixed(x, source, here, there)
+        x = x.to(parts.dtype)  # under autocast it may be shorter
         local = parts.local_maps(x, here)
         store = {"stored": x.shape[1], "streamed": 0}.get(self.execution)
         return chunked.functional_attention(
@@ -137,6 +138,7 @@ class FunctionalAttention(Attention):
             weights=here.weights,
             mask=here.mask,
             store=points_to_store(x, local) if store is None else store,
+            half=autocast_dtype(x.device),
             show=self.shown(lambda: self._bases(x, x, here, here)),
         )
 
@@ -203,8 +205,9 @@ class FunctionalAttention(Attention):
         here = Points(positions, None, mask, None)
         # The gradient of the lift in chunks comes with that of the sums, and here are none.
         if not torch.is_grad_enabled() and (parts := self._in_chunks(x, here)):
-            local = parts.local_maps(x, here)
-            return self.dropout(chunked.lift(x, local, coefficients, mask=mask))
+            x = x.to(parts.dtype)
+            local, half = parts.local_maps(x, here), autocast_dtype(x.device)
+            return self.dropout(chunked.lift(x, local, coefficients, mask=mask, half=half))
         out = lift(self.basis(x, here), coefficients, mask=mask)
         return self.dropout(self.mix(out.real if out.is_complex() else out, x.dtype))
 
@@ -212,6 +215,7 @@ class FunctionalAttention(Attention):
         """The sums over these points; shard: others are summed elsewhere."""
         self._check_local()
         if parts := self._in_chunks(x, here):
+            x = x.to(parts.dtype)
             of_both = chunked.moments(
                 x,
                 parts.local_maps(x, here),
@@ -219,6 +223,7 @@ class FunctionalAttention(Attention):
                 weights=here.weights,
                 mask=here.mask,
                 shard=shard,
+                half=autocast_dtype(x.device),
             )
             return (of_both,)
         return moments_of(
@@ -297,10 +302,18 @@ class FunctionalAttention(Attention):
         if obstacle is None and any(is_watched(part) for part in self.children()):
             obstacle = "a hook waits for one of its parts to be called"
         if self.execution == "auto":
-            # Autocast is a wish for products in half precision, which chunks do not make. What is
+            # Autocast is a wish for products in half precision, which not all chunks make. What is
             # compiled has an obstacle: its number of points must not be looked at. Ranks have
             # numbers of points of their own, but all make the same calls.
-            is_plain = obstacle or autocast_is_on(x.device) or (self.ranks is None and is_few(x))
+            half = autocast_dtype(x.device)
+            is_plain = (
+                obstacle
+                or (self.ranks is None and is_few(x))
+                or (
+                    half is not None
+                    and not chunked.knows_half(x.new_empty(0, dtype=parts.dtype), half)
+                )
+            )
             return None if is_plain else parts
         if obstacle is not None:
             raise ValueError(

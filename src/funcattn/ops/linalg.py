@@ -145,6 +145,11 @@ def autocast_is_on(device: torch.device) -> bool:
     return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """In which products on a device are to be done, where that is asked for."""
+    return torch.get_autocast_dtype(device.type) if autocast_is_on(device) else None
+
+
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the real part; `dtype.to_real()` cannot be compiled."""
     return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)

@@ -11,7 +11,8 @@ There is one pass over the points for T (`passes.sum_forward`) and one for the r
 (`passes.lift_forward`). The gradient takes two passes as well: `lift_backward` gives that of M,
 autograd takes it through the middle to that of T, and `sum_backward` gives the rest, from T and
 from the lift at once, so that Phi is met twice only. All of it is one operation to autograd. Where
-the machine has a compiler, the passes are done in C (`native_passes.py`).
+the machine has a compiler, the passes are done in C (`native_passes.py`), and on a GPU by kernels
+that never store Phi (`ops/fused`).
 
 Phi is computed again on every pass, or stored on the first, or stored at some of the points; that
 changes no bit of the result.
@@ -22,7 +23,7 @@ heads' bases, f field channels of a head, e value channels of a head.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -38,6 +39,7 @@ from funcattn.ops.attention.transport import Form, Ridge
 from funcattn.ops.attention.transport_once import transport_once
 from funcattn.ops.buffers import buffers
 from funcattn.ops.checks import check_batch, check_point_weights, refuse_second_derivatives
+from funcattn.ops.fused.passes import FusedPasses, fused_passes
 from funcattn.ops.linalg import full_precision
 from funcattn.ops.memory import saved_tensors_are_taken
 from funcattn.ops.moments import Moments
@@ -58,6 +60,7 @@ def functional_attention(
     group: Group | None = None,
     show: Callable[[Solution], None] | None = None,
     store: int = 0,
+    half: torch.dtype | None = None,
 ) -> Float[Tensor, "b n c"]:
     """From the points of x to themselves, heads mixed; first derivatives only.
 
@@ -65,10 +68,12 @@ def functional_attention(
     weights want no gradient.
     local: what is done at each point; it makes basis and fields of x, and mixes the heads.
     store: at how many points of a sample Phi is kept, at most.
+    half: that of the result, to which the factors of products at points are rounded too; sums over
+        points, softmax and solve stay as they are. See `knows_half`.
     """
     with full_precision(x.device):
-        points, remainder = folded(x, local)
-        point_weights = _point_weights(points.x, weights, mask, shard=group is not None)
+        points, remainder = _folded(x, local, half)
+        point_weights = _point_weights(points, weights, mask, shard=group is not None)
         middle = _Middle(remainder, Carrier(ridge, projection, form, maps, group), show)
         # The output's map, unless the coefficients have met it already.
         output = local.output.weight if remainder.output_weight is None else None
@@ -77,9 +82,9 @@ def functional_attention(
         kept = _passes(x).store_for(points, store, output=output, gradient=gradient)
         real = None if mask is None else mask.expand(x.shape[:2])
         out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-            middle, kept, gradient, points.groups, point_weights, real, *given
+            middle, kept, gradient, points.rest, point_weights, real, *given
         )
-    return out
+    return out if half is None else out.to(half)
 
 
 def moments(
@@ -90,16 +95,17 @@ def moments(
     weights: Tensor | None = None,
     mask: Tensor | None = None,
     shard: bool = False,
+    half: torch.dtype | None = None,
 ) -> Moments:
     """The sums over the points of x alone; first derivatives only.
 
     shard: these are some of the points only, and need not have one that counts.
     """
     with full_precision(x.device):
-        points, remainder = folded(x, local)
-        point_weights = _point_weights(points.x, weights, mask, shard=shard)
+        points, remainder = _folded(x, local, half)
+        point_weights = _point_weights(points, weights, mask, shard=shard)
         sums = _Sums.apply(  # type: ignore[no-untyped-call]
-            points.groups, point_weights, *points.tensors
+            points.rest, point_weights, *points.tensors
         )
         return remainder.moments(sums, cast("KnowsMass", chosen_projection(projection)))
 
@@ -110,21 +116,41 @@ def lift(
     coefficients: Float[Tensor, "b h g e"],
     *,
     mask: Tensor | None = None,
+    half: torch.dtype | None = None,
 ) -> Float[Tensor, "b n c"]:
     """Coefficients of the result at the points of x, heads mixed; no derivatives."""
     with torch.no_grad(), full_precision(x.device):
-        points, remainder = folded(x, local)
+        points, remainder = _folded(x, local, half)
         output = local.output.weight if remainder.output_weight is None else None
         real = None if mask is None else mask.expand(x.shape[:2])
         out: Tensor = _passes(x).lift_forward(
             points, remainder.lifted(coefficients), output, local.output.bias, real, Store()
         )
-        return out
+        return out if half is None else out.to(half)
 
 
 def _passes(x: Tensor) -> Any:
-    """The module whose passes go over these points."""
-    return native_passes if native_passes.can_do(x) else passes
+    """What has the passes that go over these points."""
+    return native_passes if native_passes.can_do(x) else fused_passes(x) or passes
+
+
+def knows_half(x: Tensor, half: torch.dtype) -> bool:
+    """Whether the passes over these points gain by shorter numbers in their products."""
+    by = _passes(x)
+    if by is native_passes:
+        return half == torch.bfloat16 and native_passes.knows_halves()
+    return isinstance(by, FusedPasses)
+
+
+def _folded(x: Tensor, local: LocalMaps, half: torch.dtype | None) -> tuple[AtPoints, Remainder]:
+    is_fused = isinstance(_passes(x), FusedPasses)
+    points, remainder = folded(x, local, heads=not is_fused)
+    if half is None or not knows_half(x, half):
+        return points, remainder
+    if not is_fused:
+        return replace(points, half=True), remainder
+    field = None if points.field is None else points.field.to(half)
+    return replace(points, x=points.x.to(half), field=field), remainder
 
 
 @dataclass(frozen=True)
@@ -205,12 +231,12 @@ class _Attention(torch.autograd.Function):
         middle: _Middle,
         store: Store,
         gradient: bool,
-        groups: int,
+        rest: tuple[int, bool],
         point_weights: Tensor | None,
         mask: Tensor | None,
         *given: Tensor | None,
     ) -> Tensor:
-        points, output, bias = AtPoints.of(given[:6], groups), given[6], given[7]
+        points, output, bias = AtPoints.of(given[:6], *rest), given[6], given[7]
         by = _passes(points.x)
         out: Tensor
         sums = by.sum_forward(points, point_weights, store)
@@ -221,7 +247,7 @@ class _Attention(torch.autograd.Function):
             return out
         done = middle.with_gradient(sums, points.wants_gradient)
         out = by.lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
-        ctx.done, ctx.kept, ctx.groups, ctx.store_is_gone = done, store.kept, groups, False
+        ctx.done, ctx.kept, ctx.rest, ctx.store_is_gone = done, store.kept, rest, False
         ctx.save_for_backward(*given[:8], point_weights, mask, *store.tensors)
         return out
 
@@ -231,7 +257,7 @@ class _Attention(torch.autograd.Function):
         saved = ctx.saved_tensors
         by = _passes(d_out)
         points, (output, bias, point_weights, mask) = (
-            AtPoints.of(saved[:6], ctx.groups),
+            AtPoints.of(saved[:6], *ctx.rest),
             saved[6:10],
         )
         stored = Store(ctx.kept, *saved[10:])
@@ -251,18 +277,18 @@ class _Attention(torch.autograd.Function):
             stored.give_back()
         if lifted.d_values is not None:
             buffers.give(lifted.d_values)
-        d_bias = None if bias is None else d_out.sum((0, 1))
+        d_bias = None if bias is None else d_out.sum((0, 1), dtype=bias.dtype)
         return (*(None,) * 6, *d_points, d_output, d_bias, *d_middle)
 
 
 class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, groups: int, point_weights: Tensor | None, *given: Tensor | None
+        ctx: Any, rest: tuple[int, bool], point_weights: Tensor | None, *given: Tensor | None
     ) -> Tensor:
-        ctx.groups = groups
+        ctx.rest = rest
         ctx.save_for_backward(point_weights, *given)
-        points = AtPoints.of(given, groups)
+        points = AtPoints.of(given, *rest)
         sums: Tensor = _passes(points.x).sum_forward(points, point_weights, Store())
         return sums
 
@@ -270,18 +296,19 @@ class _Sums(torch.autograd.Function):
     def backward(ctx: Any, d_sums: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         point_weights, *given = ctx.saved_tensors
-        points = AtPoints.of(given, ctx.groups)
+        points = AtPoints.of(given, *ctx.rest)
         by = _passes(points.x)
         return None, None, *by.sum_backward(points, d_sums, point_weights, Store(), None)
 
 
 def _point_weights(
-    x: Tensor, weights: Tensor | None, mask: Tensor | None, *, shard: bool
+    points: AtPoints, weights: Tensor | None, mask: Tensor | None, *, shard: bool
 ) -> Tensor | None:
     """Weights and mask as one factor at each point, (b n)."""
+    x, dtype = points.x, points.score_weight.dtype
     check_point_weights(weights, mask, x.shape[1], shard=shard)
     check_batch(len(x), weights=weights, mask=mask)
-    factor = None if weights is None else weights.to(x.dtype)
+    factor = None if weights is None else weights.to(dtype)
     if mask is not None:
-        factor = mask.to(x.dtype) if factor is None else factor * mask.to(x.dtype)
+        factor = mask.to(dtype) if factor is None else factor * mask.to(dtype)
     return None if factor is None else factor.expand(x.shape[:2])

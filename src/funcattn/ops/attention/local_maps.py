@@ -85,6 +85,7 @@ class AtPoints:
     basis_weight (k c), field_weight (hf c): both or none.
     score_weight (h k/h g), score_bias (h g).
     groups: the functions of a head are so many partitions of unity side by side.
+    half: factors of products are rounded to bfloat16, though x is in float32.
     """
 
     x: Tensor
@@ -94,6 +95,7 @@ class AtPoints:
     score_weight: Tensor
     score_bias: Tensor
     groups: int = 1
+    half: bool = False
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -102,13 +104,20 @@ class AtPoints:
         return self.x, self.field, *maps
 
     @staticmethod
-    def of(tensors: Sequence[Tensor | None], groups: int) -> "AtPoints":
-        """From its tensors."""
+    def of(tensors: Sequence[Tensor | None], groups: int, half: bool) -> "AtPoints":
+        """From its tensors and the rest."""
         x, field, basis_weight, field_weight, score_weight, score_bias = tensors
         assert x is not None
         assert score_weight is not None
         assert score_bias is not None
-        return AtPoints(x, field, basis_weight, field_weight, score_weight, score_bias, groups)
+        return AtPoints(
+            x, field, basis_weight, field_weight, score_weight, score_bias, groups, half
+        )
+
+    @property
+    def rest(self) -> tuple[int, bool]:
+        """What is not a tensor."""
+        return self.groups, self.half
 
     @property
     def wants_gradient(self) -> bool:
@@ -168,12 +177,16 @@ class Remainder:
         return self.field_weight, self.field_bias, self.output_weight
 
 
-def folded(x: Tensor, maps: LocalMaps) -> tuple[AtPoints, Remainder]:
-    """The maps of a layer, multiplied where they meet."""
+def folded(x: Tensor, maps: LocalMaps, *, heads: bool = True) -> tuple[AtPoints, Remainder]:
+    """The maps of a layer, multiplied where they meet.
+
+    heads: those of several heads too, where that saves work.
+    """
     h, basis, field = maps.heads, maps.basis, maps.field
     scores = (maps.score_weight, maps.score_bias)
+    folds = maps.folds and (heads or h == 1)
     # With one head, or all of them in one, the output's map goes to the coefficients.
-    output = maps.output.weight if h == 1 or maps.folds else None
+    output = maps.output.weight if h == 1 or folds else None
     if not isinstance(basis, Linear) or not isinstance(field, Linear):
         if isinstance(basis, Linear) or isinstance(field, Linear):
             raise TypeError("maps: expected linear maps or values for both, basis and field")
@@ -181,7 +194,7 @@ def folded(x: Tensor, maps: LocalMaps) -> tuple[AtPoints, Remainder]:
         return points, Remainder(h, maps.fields, None, None, output)
     score_bias = maps.score_bias + (basis.bias.view(h, 1, -1) @ maps.score_weight).squeeze(1)
     x = x.contiguous()
-    if maps.folds:
+    if folds:
         by_heads = basis.weight.unflatten(0, (h, -1)).mT @ maps.score_weight  # (h, c, g)
         weight = by_heads.transpose(0, 1).flatten(1).unsqueeze(0)  # (1, c, h g)
         points = AtPoints(x, None, None, None, weight, score_bias.view(1, -1), groups=h)

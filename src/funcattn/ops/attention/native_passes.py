@@ -4,6 +4,9 @@ The basis is computed again on every pass, block by block in the cache, and is n
 takes no longer than to read it from memory. What is stored of the first points of each sample are
 the features, the values of the heads and the gradient of these, which are products of the width.
 
+Where the points say so, the factors of products are rounded to bfloat16. All that is added up or
+stored is in float32: sums over points, softmax, values.
+
 Axes: as in `passes.py`.
 """
 
@@ -27,7 +30,7 @@ _BLOCK = 96
 _FEWEST_BLOCKS = 8
 """Blocks that make another thread worth its start."""
 
-_SIZES = ("samples", "points", "c", "h", "k", "g", "parts", "f", "e", "out")
+_SIZES = ("samples", "points", "c", "h", "k", "g", "parts", "f", "e", "out", "half")
 _GIVEN = (
     "x", "field", "maps", "maps_transposed", "scores", "scores_transposed", "score_bias",
     "weights", "mask", "coefficients", "coefficients_transposed", "output", "output_transposed",
@@ -84,6 +87,12 @@ def can_do(x: Tensor) -> bool:
         and plain_tensors_only()
         and _functions() is not None
     )
+
+
+def knows_halves() -> bool:
+    """Whether it can round the factors of its products to bfloat16, and gains by it."""
+    functions = _functions()
+    return functions is not None and bool(functions.has_halves())
 
 
 def store_for(points: AtPoints, most: int, *, output: Tensor | None, gradient: bool) -> Store:
@@ -249,7 +258,7 @@ class _Pass:
         rooms = {"features": store.features, "values": store.values, "d_values": d_values}
         self.call = _Call(
             *(len(x), x.shape[1], x.shape[2], h, k, g, points.groups, channels // h, e),
-            e if output is None else len(output),
+            *(e if output is None else len(output), points.half),
             kept=store.kept,
             **{name: tensor.data_ptr() for name, tensor in self._given.items()},
             **{name: room.data_ptr() for name, room in rooms.items() if room is not None},

@@ -10,6 +10,6 @@ Everything here is done elsewhere in PyTorch too, and the numbers differ by roun
 compiler, or with FUNCATTN_NATIVE=0, PyTorch does it.
 """
 
-from funcattn.ops.native.library import Library, library, why_not
+from funcattn.ops.native.library import Library, library, state, why_not
 
-__all__ = ["Library", "library", "why_not"]
+__all__ = ["Library", "library", "state", "why_not"]

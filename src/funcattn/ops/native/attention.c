@@ -8,6 +8,7 @@
    a pass, each with sums of its own. */
 
 #include "products.h"
+#include "halves.h"
 #include "softmax.h"
 #include "orthogonal.h"
 
@@ -15,6 +16,7 @@ enum { BLOCK = 96 };
 
 typedef struct {
     size samples, points, c, h, k, g, parts, f, e, out;
+    size half;                  /* whether factors of products are rounded to bfloat16; sums are not */
     const float *x;             /* (b n c), or the features of the basis */
     const float *field;         /* (b n hf), or NULL where it is x, or where the maps make it */
     const float *maps;          /* (c, hk + hf), or NULL */
@@ -39,6 +41,32 @@ typedef struct {
 typedef struct {
     size sample, from, count;
 } block;
+
+/* C = A B or C += A B, as the call wants its products. With few rows or columns it takes longer to round the factors
+   than is gained, and they stay as they are: that is decided by sizes that are the same in all passes. */
+INLINE void multiplied(const call *q, size rows, size width, size depth, strided a, right b, float *c, size c_row, int add) {
+#if defined(__AVX512BF16__)
+    const size wide = b.packed ? b.columns : width;
+    if (q->half && rows * wide > 16 * (rows + (b.packed ? 0 : wide))) {
+        half_product(rows, width, depth, a, b, c, c_row, add);
+        return;
+    }
+#endif
+    product(rows, width, depth, a, b, c, c_row, add);
+}
+
+/* B as products want it, once for many of them. */
+static void packed_for(const call *q, const float *b, size depth, size width, float *to) {
+#if defined(__AVX512BF16__)
+    if (q->half) {
+        pack_pairs(b, width, depth, width, (pair *)to, whole_vectors(width));
+        return;
+    }
+#endif
+    pack(b, width, depth, width, to);
+}
+
+int has_halves(void) { return HAS_HALVES; }
 
 static size blocks_of(const call *q) { return (q->points + BLOCK - 1) / BLOCK; }
 
@@ -73,10 +101,10 @@ static features features_at(const call *q, block at, int which, int known, float
         const right maps = {q->maps, both, q->packed, both};
         /* The last columns, fewer than a vector, round in another way: a pass must not make them of others. */
         const size width = which == BOTH || basis % LANES ? both : basis;
-        if (width % TILE == 0 || width == both)
-            product(at.count, width, q->c, (strided){x, q->c, 1}, maps, to, both, 0);
+        if (q->half || width % TILE == 0 || width == both)
+            multiplied(q, at.count, width, q->c, (strided){x, q->c, 1}, maps, to, both, 0);
         else /* the packed tiles are those of all columns */
-            product(at.count, width, q->c, (strided){x, q->c, 1}, (right){q->maps, both, NULL, 0}, to, both, 0);
+            multiplied(q, at.count, width, q->c, (strided){x, q->c, 1}, (right){q->maps, both, NULL, 0}, to, both, 0);
     }
     return (features){to, to + basis, both, both};
 }
@@ -86,7 +114,7 @@ static void basis_at(const call *q, block at, features here, size head, float *p
     const float *bias = q->score_bias + head * q->g;
     for (size i = 0; i < at.count; i++) memcpy(phi + i * q->g, bias, q->g * sizeof(float));
     const right scores = {q->scores + head * q->k * q->g, q->g, NULL, 0};
-    product(at.count, q->g, q->k, (strided){here.basis + head * q->k, here.basis_row, 1}, scores, phi, q->g, 1);
+    multiplied(q, at.count, q->g, q->k, (strided){here.basis + head * q->k, here.basis_row, 1}, scores, phi, q->g, 1);
     softmax_rows(phi, at.count, q->parts, q->g / q->parts);
 }
 
@@ -109,15 +137,15 @@ size room_for(const call *q) {
     const size both = q->h * (q->k + q->f);
     return BLOCK * (2 * both + 2 * q->g + q->h * q->e + q->out + q->c);
 }
-size room_for_packed(const call *q) {
-    return q->c * q->h * (q->k + q->f) + (q->output ? q->out * q->h * q->e : 0);
-}
+/* A packed matrix takes its whole vectors, for pairs too: these are half as many rows, of whole vectors. */
+static size packed_maps(const call *q) { return q->maps ? q->c * (q->h * (q->k + q->f) + LANES) : 0; }
+size room_for_packed(const call *q) { return packed_maps(q) + (q->output ? (q->out + LANES) * q->h * q->e : 0); }
 
 /* The maps tile by tile: once, before the passes. The output's stands as the lift wants it. */
 void pack_maps(const call *q) {
     const size both = q->h * (q->k + q->f), he = q->h * q->e;
-    if (q->maps) pack(q->maps, both, q->c, both, q->packed);
-    if (q->output_transposed) pack(q->output_transposed, q->out, he, q->out, q->packed + q->c * both);
+    if (q->maps) packed_for(q, q->maps, q->c, both, q->packed);
+    if (q->output_transposed) packed_for(q, q->output_transposed, he, q->out, q->packed + packed_maps(q));
 }
 
 /* moments (b h f g) += field^T w Phi, mass (b h g) += 1^T w Phi; stores the features. */
@@ -133,7 +161,7 @@ void sum_forward(const call *q, size first, size last, float *moments, float *ma
             basis_at(q, at, here, head, phi);
             if (w) scale_rows(phi, at.count, q->g, q->g, w);
             add_columns(phi, at.count, q->g, mass + place * q->g);
-            product(q->f, q->g, at.count, (strided){here.field + head * q->f, 1, here.field_row}, (right){phi, q->g, NULL, 0},
+            multiplied(q, q->f, q->g, at.count, (strided){here.field + head * q->f, 1, here.field_row}, (right){phi, q->g, NULL, 0},
                     moments + place * q->f * q->g, q->g, 1);
         }
     }
@@ -143,7 +171,7 @@ void sum_forward(const call *q, size first, size last, float *moments, float *ma
 static void values_of_head(const call *q, block at, const float *phi, size head, float *values) {
     const size he = q->h * q->e;
     const float *m = q->coefficients + (at.sample * q->h + head) * q->g * q->e, *mask = of_points(q->mask, q, at);
-    product(at.count, q->e, q->g, (strided){phi, q->g, 1}, (right){m, q->e, NULL, 0}, values + head * q->e, he, 0);
+    multiplied(q, at.count, q->e, q->g, (strided){phi, q->g, 1}, (right){m, q->e, NULL, 0}, values + head * q->e, he, 0);
     if (mask) scale_rows(values + head * q->e, at.count, he, q->e, mask);
 }
 
@@ -168,8 +196,8 @@ void lift_forward(const call *q, size first, size last, int known, float *out, f
         }
         if (q->output_bias)
             for (size i = 0; i < at.count; i++) memcpy(to + i * q->out, q->output_bias, q->out * sizeof(float));
-        const right map = {q->output_transposed, q->out, q->packed + q->c * both, q->out};
-        product(at.count, q->out, he, (strided){values, he, 1}, map, to, q->out, q->output_bias != NULL);
+        const right map = {q->output_transposed, q->out, q->packed + packed_maps(q), q->out};
+        multiplied(q, at.count, q->out, he, (strided){values, he, 1}, map, to, q->out, q->output_bias != NULL);
     }
 }
 
@@ -182,7 +210,7 @@ static const float *d_values_at(const call *q, block at, const float *d_out, int
     float *to = stored(q, q->d_values, at, he, room);
     if (to != room && known) return to;
     if (q->output)
-        product(at.count, he, q->out, (strided){d_out, q->out, 1}, (right){q->output, he, NULL, 0}, to, he, 0);
+        multiplied(q, at.count, he, q->out, (strided){d_out, q->out, 1}, (right){q->output, he, NULL, 0}, to, he, 0);
     else
         memcpy(to, d_out, at.count * he * sizeof(float));
     if (mask) scale_rows(to, at.count, he, he, mask);
@@ -202,12 +230,12 @@ void lift_backward(const call *q, size first, size last, int known, const float 
         float *values = stored(q, known ? q->values : NULL, at, he, values_room);
         for (size head = 0; head < q->h; head++) {
             basis_at(q, at, here, head, phi);
-            product(q->e, q->g, at.count, (strided){d_values + head * q->e, 1, he}, (right){phi, q->g, NULL, 0},
+            multiplied(q, q->e, q->g, at.count, (strided){d_values + head * q->e, 1, he}, (right){phi, q->g, NULL, 0},
                     d_coefficients + (at.sample * q->h + head) * q->e * q->g, q->g, 1);
             if (d_output && values == values_room) values_of_head(q, at, phi, head, values);
         }
         if (d_output)
-            product(q->out, he, at.count, (strided){d_out + (at.sample * q->points + at.from) * q->out, 1, q->out},
+            multiplied(q, q->out, he, at.count, (strided){d_out + (at.sample * q->points + at.from) * q->out, 1, q->out},
                     (right){values, he, NULL, 0}, d_output, he, 1);
     }
 }
@@ -248,26 +276,26 @@ void sum_backward(const call *q, size first, size last, int known, const gradien
             const strided of_field = {here.field + head * q->f, here.field_row, 1};
             basis_at(q, at, here, head, phi);
             for (size i = 0; i < at.count; i++) memcpy(d_phi + i * g, d->d_mass + place * g, g * sizeof(float));
-            product(at.count, g, q->f, of_field, (right){d->d_moments + place * q->f * g, g, NULL, 0}, d_phi, g, 1);
+            multiplied(q, at.count, g, q->f, of_field, (right){d->d_moments + place * q->f * g, g, NULL, 0}, d_phi, g, 1);
             if (w) scale_rows(d_phi, at.count, g, g, w);
             if (d_values) {
                 const right m = {q->coefficients_transposed + place * q->e * g, g, NULL, 0};
-                product(at.count, g, q->e, (strided){d_values + head * q->e, he, 1}, m, d_phi, g, 1);
+                multiplied(q, at.count, g, q->e, (strided){d_values + head * q->e, he, 1}, m, d_phi, g, 1);
             }
             const right d_moments = {d->d_moments_transposed + place * g * q->f, q->f, NULL, 0};
-            product(at.count, q->f, g, (strided){phi, g, 1}, d_moments, d_field + head * q->f, d_field_row, 0);
+            multiplied(q, at.count, q->f, g, (strided){phi, g, 1}, d_moments, d_field + head * q->f, d_field_row, 0);
             if (w) scale_rows(d_field + head * q->f, at.count, d_field_row, q->f, w);
             softmax_rows_backward(phi, d_phi, at.count, q->parts, g / q->parts);
             add_columns(d_phi, at.count, g, d->d_score_bias + head * g);
-            product(q->k, g, at.count, (strided){here.basis + head * q->k, 1, here.basis_row}, (right){d_phi, g, NULL, 0},
+            multiplied(q, q->k, g, at.count, (strided){here.basis + head * q->k, 1, here.basis_row}, (right){d_phi, g, NULL, 0},
                     d->d_scores + head * q->k * g, g, 1);
             const right back = {q->scores_transposed + head * g * q->k, q->k, NULL, 0};
-            product(at.count, q->k, g, (strided){d_phi, g, 1}, back, d_basis + head * q->k, d_basis_row, 0);
+            multiplied(q, at.count, q->k, g, (strided){d_phi, g, 1}, back, d_basis + head * q->k, d_basis_row, 0);
         }
         if (q->maps) {
             const right back = {q->maps_transposed, q->c, NULL, 0};
-            product(at.count, q->c, both, (strided){d_both_room, both, 1}, back, d_x, q->c, 0);
-            product(both, q->c, at.count, (strided){d_both_room, 1, both}, (right){q->x + start * q->c, q->c, NULL, 0},
+            multiplied(q, at.count, q->c, both, (strided){d_both_room, both, 1}, back, d_x, q->c, 0);
+            multiplied(q, both, q->c, at.count, (strided){d_both_room, 1, both}, (right){q->x + start * q->c, q->c, NULL, 0},
                     d->d_maps, q->c, 1);
         } else if (!q->field) {
             for (size i = 0; i < at.count * q->c; i++) d_x[i] += d_field[i];

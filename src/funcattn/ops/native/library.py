@@ -7,6 +7,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,19 @@ def why_not() -> str | None:
     return found if isinstance(found, str) else None
 
 
+def state() -> str:
+    """Whether there is a library, in words; nothing is compiled for that."""
+    if os.environ.get(SWITCH) == "0":
+        return f"switched off by {SWITCH}=0"
+    try:
+        path = _path(cache_folder(), _compiler())
+    except NotCompiledError as error:
+        return f"not available: {error}"
+    if path.exists():
+        return f"compiled: {path}"
+    return "not compiled yet; the first use does it, in some seconds"
+
+
 def cache_folder() -> Path:
     """Where compiled files are kept."""
     if given := os.environ.get("FUNCATTN_CACHE"):
@@ -68,9 +82,10 @@ def compiled(folder: Path) -> Path:
         NotCompiledError: there is no compiler, or it fails.
     """
     compiler = _compiler()
-    path = folder / f"attention-{_identity(compiler)}.so"
+    path = _path(folder, compiler)
     if path.exists():
         return path
+    _announce(f"funcattn: compiling passes in C, once for this machine; {SWITCH}=0 does without\n")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     said = ""
     for machine in _FOR_THIS_MACHINE:
@@ -94,6 +109,17 @@ def compiled(folder: Path) -> Path:
             return path
         path.unlink()
     raise NotCompiledError(f"{compiler[0]} failed and said: {said}")
+
+
+def _announce(words: str) -> None:
+    """Say why somebody waits, if somebody is there."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(words)
+        sys.stderr.flush()
+
+
+def _path(folder: Path, compiler: list[str]) -> Path:
+    return folder / f"attention-{_identity(compiler)}.so"
 
 
 def _here() -> Path:
