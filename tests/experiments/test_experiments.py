@@ -22,11 +22,11 @@ WAITING = {"no setting 'basis' yet", "no setting 'projection' yet"}
 
 
 class AsPrinted(Outcome):
-    """An outcome whose numbers are those that the paper printed."""
+    """An outcome whose numbers are those that the paper printed, as if all seeds gave them."""
 
     def numbers(self, row: str, column: str) -> Numbers | None:
         printed = self.experiment.printed(row, column)
-        return Numbers([float(printed)], True) if isinstance(printed, Decimal | int) else None
+        return Numbers([float(printed)] * 2, True) if isinstance(printed, Decimal | int) else None
 
 
 def as_printed(o: Outcome) -> AsPrinted:
