@@ -80,7 +80,7 @@ def bands(folder: Path, cache: Path, results: dict) -> Figure:
     right.set(
         xlabel="coverage asked for",
         ylabel="samples inside at all points",
-        title="On 200 fresh samples",
+        title="On fresh samples",
     )
     right.legend(fontsize=8)
     return figure
@@ -113,7 +113,7 @@ def unlike(results: dict) -> Figure:
 def breakeven(results: dict) -> Figure:
     """Error over CPU time: the solver on its meshes, and the surrogate."""
     shown = {t: p["breakeven"]["found"] for t, p in results.items() if "breakeven" in p}
-    columns = min(4, len(shown))
+    columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
     figure = Figure(figsize=(10.8, 2.7 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()

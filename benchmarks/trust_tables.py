@@ -142,8 +142,8 @@ def _breakeven(results: Mapping[str, Any]) -> Iterator[Sequence[str]]:
             f"{1e3 * found['inference_seconds']:.3g}",
             f"{1e3 * solver:.3g}",
             equal,
-            f"{found['speed_up']:.2g}",
-            f"{found['weak_speed_up']:.3g}",
+            _times(found["speed_up"]),
+            _times(found["weak_speed_up"]),
             f"{found['data_seconds']:.3g}",
             f"{found['training_seconds']:.3g}",
             "never" if pays is None else f"{pays:,.0f}",
@@ -160,6 +160,10 @@ def _made(results: Mapping[str, Any]) -> str:
     return "\n".join(
         f"- `{command}`, commit {commit}, {machine}" for command, commit, machine in sorted(said)
     )
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 100 else f"{factor:.0f}"
 
 
 def _percent(share: float) -> str:

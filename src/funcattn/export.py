@@ -1,6 +1,7 @@
 """Networks as ONNX files, for runtimes without PyTorch."""
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -161,9 +162,14 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
+def _grid(task: Task) -> tuple[int, ...] | None:
+    """Of the training samples; None where they have none."""
+    return task.grid or tuple(getattr(task.data, "axes", ())) or None
+
+
 def fixed_grid(task: Task, network: NormalisedNetwork) -> tuple[int, ...] | None:
     """The grid of the training samples where the network cannot do without one."""
-    grid = task.grid or tuple(getattr(task.data, "axes", ())) or None
+    grid = _grid(task)
     if grid is None or MODELS[task.settings.model].needs_grid:
         return grid
     try:
@@ -178,7 +184,8 @@ def example_inputs(
     task: Task, network: NormalisedNetwork, *, mask: bool = False, weights: bool = False
 ) -> dict[str, Tensor]:
     """Inputs of the shapes that a run's network takes, within the range of its training samples."""
-    n = task.points or 100
+    grid = _grid(task)
+    n = math.prod(grid) if grid else task.points or 100
     random = torch.Generator().manual_seed(0)
     dtype = network.position_range.dtype
 

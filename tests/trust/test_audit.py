@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from funcattn.export import example_inputs
 from funcattn.pde import darcy, darcy_notch, panel
 from funcattn.trust import checks
 from funcattn.trust.audit import audit, write_audit
@@ -115,6 +116,13 @@ def test_octaves_hold_all_energy():
     wave = np.sin(2 * np.pi * 5 * np.arange(32) / 32)[:, None]
     found = octaves(wave, True)
     assert max(found, key=lambda octave: found[octave]) == 2  # 4 to 8
+
+
+def test_the_example_of_an_export_has_the_grid_of_the_samples(untrained):
+    """Also where the test has another one, as that of Burgers has."""
+    subject = untrained("burgers")
+    example = example_inputs(subject.task, subject.run.network)
+    assert example["positions"].shape[1] == np.prod(subject.task.grid)
 
 
 def test_a_tail_is_seen(untrained):

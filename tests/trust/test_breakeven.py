@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from funcattn.data import Sample, StoredSet
-from funcattn.pde import airfrans
+from funcattn.pde import airfrans, darcy_notch
 from funcattn.tasks import TASKS
 from funcattn.trust.breakeven import BreakEven, breakeven
 from funcattn.trust.ladders import LADDERS, Rung, _moved, climb
@@ -123,6 +123,21 @@ def recipe_of(task):
 
 def panel_rung(*, panels):
     return airfrans.outline(airfrans.draw_design(np.random.default_rng(0)), panels=panels)
+
+
+def test_every_spacing_of_the_notch_is_one_of_its_solver():
+    coarsest = LADDERS["darcy_notch"][0]
+    assert darcy_notch.sample(nodes=11, rng=np.random.default_rng(0), **coarsest)
+
+
+def test_coarse_vorticity_can_be_solved(untrained, monkeypatch):
+    """With longer steps too, for all samples: a rung that fails for one of them is none."""
+    subject = untrained("navier_stokes")
+    monkeypatch.setitem(LADDERS, "navier_stokes", LADDERS["navier_stokes"][:2])
+    data = subject.task.data
+    first = data.train + data.validation
+    samples = [subject.splits.test[i] for i in range(2)]
+    assert len(list(climb(subject, samples, range(first, first + 2)))) == 2
 
 
 def test_every_mesh_of_elasticity_can_be_solved(untrained):

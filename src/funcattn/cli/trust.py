@@ -58,7 +58,7 @@ class Calibrate(commands.Calibrate):
                 given,
                 spread=self.spread,
                 command=command_line(),
-                **({} if self.parameters is None else {"parameters": self.parameters}),
+                parameters=self.parameters,
             )
         if surrogate.data.path is not None:
             surrogate.report()

@@ -81,6 +81,8 @@ def calibrate(
             "bands: expected a run that predicts fields, got one that classifies points, whose "
             "scores have no band"
         )
+    if subject.known:
+        _ = subject.splits  # some tasks take scales of their metrics from there
     if samples is None:
         samples, source = calibration_samples(subject, count)
     kind = spread or _kind(subject, len(samples))
@@ -100,7 +102,7 @@ def calibrate(
         spread=kind,
         networks=len(subject.networks),
         weights=weights_digest(subject.run.network),
-        floors=_floors(subject, kind),
+        floors=_floors(subject, kind, samples),
         worst={},
         worst_of_half={},
         errors={},
@@ -236,12 +238,17 @@ def _kind(subject: Subject, count: int) -> SpreadKind:
     return "learned" if count >= LEARNED else "constant"
 
 
-def _floors(subject: Subject, kind: SpreadKind, most: int = 8) -> dict[str, float]:
-    """The smallest spread of each field, from training samples, which are not scored."""
+def _floors(
+    subject: Subject, kind: SpreadKind, samples: Sequence[Sample], most: int = 8
+) -> dict[str, float]:
+    """The smallest spread of each field, from training samples, which are not scored.
+
+    Where these are not at hand, from the inputs of some that are: no truth enters.
+    """
     parts = field_parts(subject.task.problem, subject.task.target_axes)
     if kind != "ensemble":
         return dict.fromkeys(parts, 1.0)
-    train = subject.splits.train
+    train = subject.splits.train if subject.known else samples
     variances: dict[str, list[float]] = {name: [] for name in parts}
     for place in range(min(most, len(train))):
         variance = subject.predictions(collate([train[place]])).var(0, correction=0)

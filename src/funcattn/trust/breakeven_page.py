@@ -87,10 +87,13 @@ def _costs(found: BreakEven) -> Table:
 def draw_costs(
     axis: Axes, rungs: Sequence[tuple[float, float]], surrogate: tuple[float, float]
 ) -> None:
-    """Errors over CPU milliseconds: solves from coarse to fine, and one prediction."""
-    shown = [(1e3 * seconds, error) for seconds, error in rungs if error > EXACT]
-    x, y = zip(*shown, strict=True) if shown else ((), ())
-    axis.plot(x, y, "o-", color=TRUTH, markersize=4, linewidth=1, label="solver")
+    """Errors over CPU milliseconds: of solves, with a line along the best, and of a prediction."""
+    shown = sorted((1e3 * seconds, error) for seconds, error in rungs if error > EXACT)
+    best = [(x, y) for x, y in shown if y <= min(e for t, e in shown if t <= x)]
+    axis.plot([x for x, _ in best], [y for _, y in best], color=TRUTH, linewidth=1)
+    axis.plot(
+        [x for x, _ in shown], [y for _, y in shown], "o", color=TRUTH, markersize=4, label="solver"
+    )
     mine = [1e3 * surrogate[0]], [surrogate[1]]
     axis.plot(*mine, "*", color=PREDICTION, markersize=12, label="this run")
     axis.set(xscale="log", yscale="log")
@@ -102,6 +105,6 @@ def few_ticks(axis: Axes) -> None:
     for side in (axis.xaxis, axis.yaxis):
         low, high = side.get_view_interval()
         side.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
-        side.set_major_formatter("{x:.3g}")
+        side.set_major_formatter("{x:g}")
         side.set_minor_formatter(NullFormatter())
     axis.grid(visible=True, alpha=0.3)

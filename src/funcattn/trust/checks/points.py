@@ -80,7 +80,8 @@ def _resolutions(subject: Subject) -> dict[str, dict[str, Any]]:
 def subsets(examined: Examined) -> Found:
     """Other orders of the points, and some of them only."""
     random = torch.Generator().manual_seed(0)
-    orders, halves = [], []
+    orders: list[float] = []
+    halves: list[float] = []
     for sample in examined.clouds():
         whole = examined.subject.predicted(sample)
         order = torch.randperm(len(whole), generator=random)

@@ -36,11 +36,11 @@ def residual(examined: Examined) -> Found:
     ]
     least = THRESHOLDS["residual, least"]
     worst = max(guess / max(truth, least / THRESHOLDS["residual"]) for guess, truth in pairs)
-    guess, truth = (float(np.mean(column)) for column in zip(*pairs, strict=True))
+    guess, truth = (max(column) for column in zip(*pairs, strict=True))
     return Found(
         worst <= THRESHOLDS["residual"],
-        f"on average {guess:.3g}, of the truth {truth:.3g}",
-        ("field", "residual over the right-hand side"),
+        f"at most {guess:.3g}, of the truth {truth:.3g}",
+        ("field", "largest residual over the right-hand side"),
         [("prediction", f"{guess:.3g}"), ("truth", f"{truth:.3g}")],
         numbers={"prediction": guess, "truth": truth},
     )
