@@ -32,17 +32,17 @@ from funcattn.settings import changed
 from funcattn.training.run import train
 from funcattn.training.settings import default_settings
 
-ROUNDS = 12
+ROUNDS = 6
 LAYERS = ((8, 1, 512), (8, 8, 972), (8, 1, 16384), (1, 1, 16384))
 """Heads, samples, points; width 128, 64 bases."""
 TASKS: dict[str, dict[str, Any]] = {
     "elasticity": {
         "data": {"train": 100, "validation": 20, "test": 50},
-        "optimisation": {"epochs": 8},
+        "optimisation": {"epochs": 4},
     },
     "pipe": {
         "data": {"train": 60, "validation": 20, "test": 50},
-        "optimisation": {"epochs": 6},
+        "optimisation": {"epochs": 4},
     },
 }
 SEEDS = (0, 1, 2)
@@ -139,12 +139,13 @@ def training() -> dict[str, Any]:
 def main() -> None:
     """Measure, print and write."""
     torch.set_num_threads(1)
+    made_by = facts()  # now, as files may change while it runs
     what = {"speed": speed, "training": training}[sys.argv[1]]
     found = what()
     record = {
         **({"CPU milliseconds": found} if what is speed else {"settings": TASKS, "errors": found}),
         "command": shlex.join(["python", *sys.argv]),
-        **facts(),
+        **made_by,
     }
     write_text(
         Path(f"results/half_precision_{sys.argv[1]}.json"), json.dumps(record, indent=1) + "\n"

@@ -114,6 +114,28 @@ def test_a_run_is_loaded_and_asked_with_torch_numpy_and_safetensors_alone(
     assert ran.stdout == "(81, 1)\n", ran.stderr
 
 
+def test_predict_loads_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    """From the start of the process to the file: a second of imports is a second of waiting."""
+    code = f"""
+import sys
+import numpy as np
+grid = np.stack(np.meshgrid(*2 * [np.linspace(0, 1, 22)], indexing="ij"), -1).reshape(1, 484, 2)
+values = np.full((1, 484, 1), 5.0)
+np.savez({str(tmp_path / "in.npz")!r}, positions=grid, values=values, grid=np.array([22, 22]))
+from funcattn.command import main
+sys.argv = ["funcattn", "predict", "darcy", {str(tmp_path / "in.npz")!r},
+            "-o", {str(tmp_path / "out.npz")!r}]
+main()
+"""
+    found = modules_after(code)
+    assert (tmp_path / "out.npz").exists()
+    slow = {
+        "distributed", "h5py", "lightning_fabric", "matplotlib", "numba", "pandas", "pyvista",
+        "scipy", "skfem", "sklearn",
+    }  # fmt: skip
+    assert found & slow == set()
+
+
 FORBIDDEN = {
     "ops/memory.py": "from funcattn.cli import terminal",
     "nn/ridges.py": "from funcattn.data import samples",

@@ -289,7 +289,8 @@ def test_under_autocast_sums_over_points_are_not_rounded(generator: torch.Genera
     # All blocks are alike, so that what was rounded in them is the same, and sums are multiples.
     for of_one, of_many in zip(one.fields, many.fields, strict=True):
         assert of_many.dtype == torch.float32
-        torch.testing.assert_close(of_many, 43 * of_one, rtol=1e-5, atol=1e-5)
+        # Some thousand roundings of single precision; one of bfloat16 would be 4e-3.
+        assert (of_many - 43 * of_one).norm() <= 1e-5 * of_many.norm()
 
 
 @needs_halves

@@ -137,7 +137,8 @@ class FusedPasses:
         """The gradients of the tensors of `points`, from the sums and from the lift."""
         d_moments, d_mass = d_sums[:, :, :-1], d_sums[:, :, -1]
         heads = d_sums.shape[1]
-        of_x, of_field = [], []
+        of_x: list[Tensor] = []
+        of_field: list[Tensor] = []
         d_weight = torch.zeros_like(points.score_weight)
         d_bias = torch.zeros_like(points.score_bias)
         maps = d_maps = None
