@@ -19,7 +19,7 @@ def test_a_word_is_found_in_a_folder(site: Path, patience: float) -> None:
         page.goto((site / "start" / "index.html").as_uri())
         page.set_default_timeout(1000 * patience)
         page.locator("input.md-search__input").click()
-        page.keyboard.type("conformal")
+        page.keyboard.type("Mahalanobis")
         found = page.locator(".md-search-result__link").first
         found.wait_for()
         assert "trust.html" in (found.get_attribute("href") or "")
