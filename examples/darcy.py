@@ -53,5 +53,5 @@ figure = field_rows(
         for number in range(2)
     }
 )
-assert error < 0.06  # half of what the nearest of 1,000 cases is off by (results/demo.json)
+assert error < 0.03  # 0.0125 where this was written; twice that for other machines
 figure

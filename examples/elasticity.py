@@ -49,5 +49,5 @@ figure = point_rows(
         for number in range(2)
     ]
 )
-assert error < 0.1
+assert error < 0.08  # 0.041 where this was written; twice that for other machines
 figure

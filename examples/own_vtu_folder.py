@@ -60,5 +60,5 @@ print(f"five new plates: {error:.2%} relative error")
 # %%
 panels = [Panel("temperature", truth[0], scale="t"), Panel("prediction", guess[0], scale="t")]
 figure = point_rows([Row("a new plate", canvas(predicted[0].positions), panels)])
-assert error < 0.1
+assert error < 0.04  # 0.018 where this was written; twice that for other machines
 figure
