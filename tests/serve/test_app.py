@@ -38,7 +38,7 @@ def events_of(client: TestClient, job: str) -> list[tuple[str, dict[str, Any]]]:
 
 def test_all_models_are_listed_and_described(client: TestClient) -> None:
     listed = client.get("/models").json()["models"]
-    assert [each["name"] for each in listed] == [*EDITORS, "waves"]
+    assert [each["name"] for each in listed] == [*EDITORS, "waves", "banded"]
     for each in listed:
         found = client.get(f"/models/{each['name']}").json()
         assert found["kind"] == each["kind"]

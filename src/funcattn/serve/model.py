@@ -317,7 +317,13 @@ class BenchmarkModel(ServedModel):
         arrays = dict(read_hdf5(path) if path.suffix == ".h5" else read_npz(path))
         _only(arrays, [*ARRAYS, "mask", "grid"])
         lengths = arrays.pop("grid", None)
-        return self._question(arrays, None if lengths is None else np.ravel(lengths).tolist())
+        grid = None if lengths is None else np.ravel(lengths).tolist()
+        question = self._question(dict(arrays), grid)
+        if not question.single:
+            return question
+        # What was sent is shown as what is drawn.
+        given = (arrays.get(name) for name in ("positions", "values", "context"))
+        return replace(question, drawing=Drawing(*given, grid=question.batch.grid))
 
     def write(self, path: Path, question: Question, told: Told) -> None:
         """The prediction as `funcattn predict` writes it, or beside the fields of the mesh."""

@@ -47,6 +47,7 @@ export class Workbench {
     });
     this.#controls();
     this.#downloads();
+    if (!this.request()) find(".stage", board("surrogate")).replaceChildren(h("p", { class: "empty" }, "The field of your file appears here."));
     await this.predict();
   }
 
