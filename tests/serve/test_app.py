@@ -258,6 +258,15 @@ def test_a_layer_shows_its_basis_and_map(client: TestClient) -> None:
         assert reply.status_code == 422
 
 
+def test_fewer_observations_than_in_training_are_warned_about(client: TestClient) -> None:
+    sample = client.get("/models/few_shot").json()["sample"]["parameters"]
+    asked = {"parameters": {"observations": sample["observations"]}}
+    assert client.post("/models/few_shot/predict", json=asked).json()["warnings"] == []
+    asked["parameters"]["observations"] = sample["observations"][:3]
+    found = client.post("/models/few_shot/predict", json=asked).json()["warnings"]
+    assert "is given 3" in found[0]
+
+
 def test_a_job_tells_its_progress_and_its_answer(client: TestClient) -> None:
     asked = {"parameters": {"radii": [0.3] * 11}}
     begun = client.post("/models/elasticity/solve", json=asked)
