@@ -329,13 +329,19 @@ class BenchmarkModel(ServedModel):
         arrays = dict(read_hdf5(path) if path.suffix == ".h5" else read_npz(path))
         _only(arrays, [*ARRAYS, "mask", "grid"])
         lengths = arrays.pop("grid", None)
-        grid = None if lengths is None else np.ravel(lengths).tolist()
-        question = self._question(dict(arrays), grid)
+        question = self._question(
+            dict(arrays), None if lengths is None else np.ravel(lengths).tolist()
+        )
         if not question.single:
             return question
         # What was sent is shown as what is drawn.
-        given = (arrays.get(name) for name in ("positions", "values", "context"))
-        return replace(question, drawing=Drawing(*given, grid=question.batch.grid))
+        sent = Drawing(
+            arrays["positions"],
+            arrays.get("values"),
+            arrays.get("context"),
+            grid=question.batch.grid,
+        )
+        return replace(question, drawing=sent)
 
     def write(self, path: Path, question: Question, told: Told) -> None:
         """The prediction as `funcattn predict` writes it, or beside the fields of the mesh."""

@@ -211,7 +211,7 @@ class ModewiseMap(nn.Module):
     @torch.no_grad()
     def gains(self) -> Float[Tensor, "*k"]:
         """How much the coefficient of each function can grow: the norm of its matrix."""
-        matrices = self.weight
+        matrices: Tensor = self.weight
         if self.shares is not None:
             matrices = torch.einsum("...r,rce->...ce", self.shares.view(*self.modes, -1), matrices)
         scale = table(_decayed, self.family, self.modes, self.decay, like=matrices)
