@@ -107,7 +107,7 @@ class Familiarity:
 
     def placed(self, found: Pooled) -> Float[Tensor, "b k"]:
         """Samples in the metric in which the training samples have mean 0 and size 1."""
-        # In an order of its own: a file gives the layers back in another one than they were seen in.
+        # In an order of its own: a file gives the layers back in another one than they came in.
         parts = [
             (found[name].double() - self.means[name]) @ self.whitenings[name]
             for name in sorted(self.means)
