@@ -6,7 +6,8 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
 COPY models models
 # The wheels of PyTorch for processors alone: those of the default index bring two gigabytes for GPUs.
-# The versions are those of constraints.txt. hadolint ignore=DL3013
+# The versions are those of constraints.txt.
+# hadolint ignore=DL3013
 RUN PIP_CONSTRAINT=/funcattn/constraints.txt pip install --no-cache-dir \
         --extra-index-url https://download.pytorch.org/whl/cpu '.[serve,mesh]' \
     && useradd --create-home --uid 1000 funcattn

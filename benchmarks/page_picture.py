@@ -47,7 +47,7 @@ def main() -> None:
                     executable_path=shutil.which("chromium"), args=["--no-sandbox"]
                 )
                 page = browser.new_page(
-                    viewport={"width": 1280, "height": 1290}, device_scale_factor=1
+                    viewport={"width": 1280, "height": 1400}, device_scale_factor=1
                 )
                 measured = _draw(page, address)
                 page.screenshot(path=given.out)

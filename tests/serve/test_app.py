@@ -38,7 +38,7 @@ def events_of(client: TestClient, job: str) -> list[tuple[str, dict[str, Any]]]:
 
 def test_all_models_are_listed_and_described(client: TestClient) -> None:
     listed = client.get("/models").json()["models"]
-    assert [each["name"] for each in listed] == [*EDITORS, "waves"]
+    assert [each["name"] for each in listed] == [*EDITORS, "waves", "banded"]
     for each in listed:
         found = client.get(f"/models/{each['name']}").json()
         assert found["kind"] == each["kind"]
@@ -256,6 +256,15 @@ def test_a_layer_shows_its_basis_and_map(client: TestClient) -> None:
     for wrong in ({"layer": 2}, {"head": 2}, {"layer": "a"}, {"head": -1}):
         reply = client.post("/models/elasticity/inspect", json=asked | wrong)
         assert reply.status_code == 422
+
+
+def test_fewer_observations_than_in_training_are_warned_about(client: TestClient) -> None:
+    sample = client.get("/models/few_shot").json()["sample"]["parameters"]
+    asked = {"parameters": {"observations": sample["observations"]}}
+    assert client.post("/models/few_shot/predict", json=asked).json()["warnings"] == []
+    asked["parameters"]["observations"] = sample["observations"][:3]
+    found = client.post("/models/few_shot/predict", json=asked).json()["warnings"]
+    assert "is given 3" in found[0]
 
 
 def test_a_job_tells_its_progress_and_its_answer(client: TestClient) -> None:

@@ -56,6 +56,10 @@ def test_files_have_the_ends_beside_the_prediction(
     reply = client.post(
         "/models/banded/predict", content=body.getvalue(), headers={"content-type": NPZ}
     )
+    headers = {"content-type": NPZ, "accept": "application/json"}
+    shown = client.post("/models/banded/predict", content=body.getvalue(), headers=headers).json()
+    assert shown["positions"] == asked["positions"]
+    assert shown["grid"] == asked["grid"]
     arrays = np.load(io.BytesIO(reply.content))
     names = ("prediction", "prediction_lower", "prediction_upper")
     for name, expected in zip(names, truth, strict=True):

@@ -108,9 +108,10 @@ class Familiarity:
 
     def placed(self, found: Pooled) -> Float[Tensor, "b k"]:
         """Samples in the metric in which the training samples have mean 0 and size 1."""
+        # In an order of its own: a file gives the layers back in another one than they came in.
         parts = [
-            (found[name].double() - mean) @ self.whitenings[name]
-            for name, mean in self.means.items()
+            (found[name].double() - self.means[name]) @ self.whitenings[name]
+            for name in sorted(self.means)
         ]
         return torch.cat([part / (part.shape[1] * len(parts)) ** 0.5 for part in parts], dim=1)
 

@@ -281,9 +281,21 @@ class BenchmarkModel(ServedModel):
         return self._question(arrays, request.get("grid"))
 
     def _prepared(self, drawing: Drawing) -> tuple[Batch, list[str]]:
-        return self.predictor.prepared(
+        batch, outside = self.predictor.prepared(
             drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
         )
+        return batch, [*outside, *self._few(batch)]
+
+    def _few(self, batch: Batch) -> list[str]:
+        """A warning about fewer observations than the network was trained with."""
+        wanted = getattr(self.task.data, "observations", 0)
+        got = 0 if batch.context is None else batch.context.shape[1]
+        if got >= wanted:
+            return []
+        return [
+            f"observations: the network was trained with {wanted} and is given {got}; the "
+            "prediction may be far off"
+        ]
 
     def _question(self, arrays: dict[str, Any], grid: Any) -> Question:
         if "positions" not in arrays:
@@ -295,7 +307,7 @@ class BenchmarkModel(ServedModel):
         if grid is not None:
             lengths = _lengths(grid, positions.shape[-2], self.problem.space)
         batch, outside = self.predictor.prepared(positions, **arrays, grid=lengths)
-        return Question(batch, outside, single=positions.ndim == 2)
+        return Question(batch, [*outside, *self._few(batch)], single=positions.ndim == 2)
 
     def asked_by_file(self, path: Path, settings: Mapping[str, float]) -> Question:
         """From arrays as `funcattn predict` takes them, or from a mesh with the input fields."""
@@ -317,7 +329,19 @@ class BenchmarkModel(ServedModel):
         arrays = dict(read_hdf5(path) if path.suffix == ".h5" else read_npz(path))
         _only(arrays, [*ARRAYS, "mask", "grid"])
         lengths = arrays.pop("grid", None)
-        return self._question(arrays, None if lengths is None else np.ravel(lengths).tolist())
+        question = self._question(
+            dict(arrays), None if lengths is None else np.ravel(lengths).tolist()
+        )
+        if not question.single:
+            return question
+        # What was sent is shown as what is drawn.
+        sent = Drawing(
+            arrays["positions"],
+            arrays.get("values"),
+            arrays.get("context"),
+            grid=question.batch.grid,
+        )
+        return replace(question, drawing=sent)
 
     def write(self, path: Path, question: Question, told: Told) -> None:
         """The prediction as `funcattn predict` writes it, or beside the fields of the mesh."""

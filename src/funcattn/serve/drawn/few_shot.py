@@ -36,15 +36,19 @@ class FewShotEditor(Editor):
         }
 
     def default(self) -> dict[str, Any]:
-        """Eight values of one sinusoid."""
-        x = np.linspace(-5.5, 5.5, 8)
+        """Values of one sinusoid, as many as in training: with fewer, bands promise nothing."""
+        x = np.linspace(-5.5, 5.5, self._count)
         return {"observations": np.stack([x, 2.0 * np.sin(x - 1.0)], axis=-1)}
 
     def random(self, rng: np.random.Generator) -> dict[str, Any]:
         """Values of a sinusoid of the training set."""
         amplitude, phase = rng.uniform(0.1, TOP), rng.uniform(0.0, np.pi)
-        x = rng.uniform(-END, END, 10)
+        x = rng.uniform(-END, END, self._count)
         return {"observations": np.stack([x, amplitude * np.sin(x - phase)], axis=-1)}
+
+    @property
+    def _count(self) -> int:
+        return min(int(self.data.get("observations", 32)), MOST)
 
     def draw(self, parameters: Parameters, refine: int) -> Drawing:
         """The whole line, with the observations as context."""

@@ -64,7 +64,7 @@ const HINTS = {
   sliders: "Move the sliders, and the field follows.",
   stir: "Set and drag vortices, then play the frames.",
   points: "Click where you have observed something.",
-  upload: "Bring a mesh of your own.",
+  upload: "Bring a file of your own.",
 };
 
 function record({ record: made }) {

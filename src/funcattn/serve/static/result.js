@@ -23,8 +23,6 @@ export class Result {
     this.model = model;
     this.seconds = reply.seconds;
     this.warnings = reply.warnings ?? [];
-    /** How unlike the training data it is: above 1 it is. */
-    this.unlike = reply.unlike ?? 0;
     this.input = reply.values ? decode(reply.values) : null;
     this.sides = Object.fromEntries(["outputs", "lower", "upper"].map((side) => [side, reply[side] ? decodeAll(reply[side]) : null]));
     this.meshes = new Map();

@@ -47,6 +47,7 @@ export class Workbench {
     });
     this.#controls();
     this.#downloads();
+    if (!this.request()) find(".stage", board("surrogate")).replaceChildren(h("p", { class: "empty" }, "The field of your file appears here."));
     await this.predict();
   }
 
@@ -147,7 +148,7 @@ export class Workbench {
     const text = `Band: at most \u00b1${formatNumber(most, 2)}${channel.unit ? `\u00a0${channel.unit}` : ""}. `
       + `For ${formatNumber(100 * model.bands.coverage)}\u00a0% of inputs like those of training, the truth lies inside at every point.`;
     const finer = result.mesh.count > model.bands.points ? " At this resolution it is an estimate." : "";
-    line.textContent = text + (result.unlike > 1 ? " This input is not like them, so that nothing is promised." : finer);
+    line.textContent = text + (result.warnings.length ? " This input is not like them, so that nothing is promised." : finer);
   }
 
   /** The curve that an editor of observations draws itself. */

@@ -17,7 +17,8 @@ class Upload {
     stage.replaceChildren();
     this.preview = new Preview(stage, "The mesh");
     const endings = editor.upload.join(", ");
-    this.words = h("span", { class: "words" }, `Choose or drop a mesh file (${endings})`);
+    const own = model.kind === "own";
+    this.words = h("span", { class: "words" }, `Choose or drop a ${own ? "mesh " : ""}file (${endings})`);
     const input = h("input", { type: "file", accept: editor.upload.join(","), id: "upload", change: () => this.#take(input.files[0]) });
     const drop = h("label", {
       class: "drop", for: "upload",
@@ -29,7 +30,8 @@ class Upload {
         this.#take(event.dataTransfer.files[0]);
       },
     }, this.words, input);
-    tools.replaceChildren(drop, ...this.controls.elements);
+    const help = h("p", { class: "help" }, "With the arrays that \u201cfuncattn predict\u201d takes: positions, values and grid.");
+    tools.replaceChildren(drop, ...(own ? [] : [help]), ...this.controls.elements);
   }
 
   #take(file) {
