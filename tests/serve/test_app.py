@@ -215,13 +215,20 @@ def test_a_mesh_is_answered_with_its_predicted_field(client: TestClient, tmp_pat
     np.testing.assert_allclose(
         np.ravel(answered["height_predicted"]), found["outputs"]["height"], atol=1e-6
     )
+    # The file's own number wins over a default, and a setting over both.
+    headers = {"content-type": VTK}
+    default = client.post("/models/waves/predict?default=angle=0", content=body, headers=headers)
+    assert default.content == reply.content
+    set_ = client.post("/models/waves/predict?set=angle=0", content=body, headers=headers)
+    assert set_.content != reply.content
     # A number that the file does not have is given beside it.
     write_case(tmp_path / "in.vtu", Case("in", positions))
     body = (tmp_path / "in.vtu").read_bytes()
-    headers = {"content-type": VTK}
     assert client.post("/models/waves/predict", content=body, headers=headers).status_code == 422
     again = client.post("/models/waves/predict?set=angle=1", content=body, headers=headers)
     assert again.status_code == 200, again.text
+    default = client.post("/models/waves/predict?default=angle=1", content=body, headers=headers)
+    assert default.content == again.content
     wrong = client.post("/models/waves/predict?set=angel=1", content=body, headers=headers)
     assert "did you mean angle" in wrong.json()["detail"]
 

@@ -170,16 +170,20 @@ class OwnModel(ServedModel):
         )
         return self._of_case(case)
 
-    def asked_by_file(self, path: Path, settings: Mapping[str, float]) -> Question:
-        """From a file with one case."""
+    def asked_by_file(
+        self, path: Path, settings: Mapping[str, float], defaults: Mapping[str, float]
+    ) -> Question:
+        """From a file with one case; settings win over its own numbers, these over defaults."""
         cases = open_folder(str(path))
         if len(cases) != 1:
             raise ValueError(f"body: expected a file with one case, got {len(cases)}")
         known = [slider["name"] for slider in self._sliders]
-        for name in settings:
-            if name not in known:
-                raise ValueError(unknown("set", name[:100], known))
-        return self._of_case(cases[0].with_parameters(dict(settings)))
+        for kind, given in (("set", settings), ("default", defaults)):
+            for name in given:
+                if name not in known:
+                    raise ValueError(unknown(kind, name[:100], known))
+        own = cases[0].parameters
+        return self._of_case(cases[0].with_parameters({**defaults, **own, **settings}))
 
     def _of_case(self, case: Case) -> Question:
         sample = sample_of(case, self.own, target=False)

@@ -85,7 +85,9 @@ class ServedModel(ABC):
         """A question from the names and values of a request; raises ValueError."""
 
     @abstractmethod
-    def asked_by_file(self, path: Path, settings: Mapping[str, float]) -> Question:
+    def asked_by_file(
+        self, path: Path, settings: Mapping[str, float], defaults: Mapping[str, float]
+    ) -> Question:
         """A question from a file; raises ValueError."""
 
     @abstractmethod
@@ -309,9 +311,11 @@ class BenchmarkModel(ServedModel):
         batch, outside = self.predictor.prepared(positions, **arrays, grid=lengths)
         return Question(batch, [*outside, *self._few(batch)], single=positions.ndim == 2)
 
-    def asked_by_file(self, path: Path, settings: Mapping[str, float]) -> Question:
+    def asked_by_file(
+        self, path: Path, settings: Mapping[str, float], defaults: Mapping[str, float]
+    ) -> Question:
         """From arrays as `funcattn predict` takes them, or from a mesh with the input fields."""
-        if settings:
+        if settings or defaults:
             raise ValueError("set: expected a run on own data, got a benchmark's")
         if path.suffix == ".vtu":
             case = read_mesh(path)

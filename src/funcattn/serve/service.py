@@ -267,12 +267,13 @@ class Service:
         self, model: ServedModel, request: Request, body: bytes, suffix: str, *, packed: bool
     ) -> Response:
         """The answer to a file, as a file unless JSON is asked for."""
-        settings = _settings(request.query_params.getlist("set"))
+        settings = _settings(request, "set")
+        defaults = _settings(request, "default")
 
         def read(path: Path) -> Question:
             path.write_bytes(body)
             with _without_place(path):
-                return model.asked_by_file(path, settings)
+                return model.asked_by_file(path, settings, defaults)
 
         with tempfile.TemporaryDirectory(prefix="funcattn-") as folder:
             place = Path(folder, f"body{suffix}")
@@ -355,15 +356,15 @@ def _file_type(request: Request) -> str | None:
     return FILE_TYPES[kind]
 
 
-def _settings(words: list[str]) -> dict[str, float]:
+def _settings(request: Request, kind: str) -> dict[str, float]:
     """Numbers by name from words such as angle=3."""
     found = {}
-    for word in words:
+    for word in request.query_params.getlist(kind):
         name, _, value = word.partition("=")
         try:
             found[name] = float(value)
         except ValueError:
-            raise ValueError(f"set: expected NAME=NUMBER, got {word[:100]!r}") from None
+            raise ValueError(f"{kind}: expected NAME=NUMBER, got {word[:100]!r}") from None
     return found
 
 

@@ -83,12 +83,13 @@ function typeOf(file) {
   return type;
 }
 
-/** Numbers that belong to a file, as the service takes them. */
-const settingsOf = (parameters) => Object.entries(parameters).map(([name, value]) => ["set", `${name}=${value}`]);
+/** Numbers that belong to a file, as the service takes them: `set` wins over those in the file, and they over `defaults`. */
+const settingsOf = ({ set, defaults }) => [["set", set], ["default", defaults]]
+  .flatMap(([kind, given]) => Object.entries(given ?? {}).map(([name, value]) => [kind, `${name}=${value}`]));
 
 /** The fields for a file of people's own, with numbers that belong to it. */
-export async function predictFile(name, { file, parameters = {} }, signal) {
-  const request = { body: await file.arrayBuffer(), type: typeOf(file), settings: settingsOf(parameters), signal };
+export async function predictFile(name, { file, ...numbers }, signal) {
+  const request = { body: await file.arrayBuffer(), type: typeOf(file), settings: settingsOf(numbers), signal };
   return json("POST", of(name, "/predict"), request);
 }
 
@@ -98,7 +99,7 @@ export async function predictFile(name, { file, parameters = {} }, signal) {
  */
 export async function download(name, { file, ...request }, series) {
   const sent = file
-    ? { body: await file.arrayBuffer(), type: typeOf(file), settings: settingsOf(request.parameters ?? {}) }
+    ? { body: await file.arrayBuffer(), type: typeOf(file), settings: settingsOf(request) }
     : { body: JSON.stringify(request) };
   const response = await ask("POST", of(name, "/predict"), { ...sent, accept: series ? "*/*" : FILE_TYPES.vtu });
   const ending = Object.keys(FILE_TYPES).find((each) => FILE_TYPES[each] === response.headers.get("Content-Type"));

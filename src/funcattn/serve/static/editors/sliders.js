@@ -13,6 +13,7 @@ export class Controls {
   constructor(sliders, changed) {
     this.sliders = sliders;
     this.values = Object.fromEntries(sliders.map((each) => [each.name, each.default]));
+    this.touched = new Set();
     this.controls = sliders.map((each) => (each.choices ? this.#select(each, changed) : this.#slider(each, changed)));
     this.elements = this.controls.map((control) => control.element);
   }
@@ -21,16 +22,32 @@ export class Controls {
     const words = (value) => `${Math.abs(value) >= 1e5 ? formatNumber(value, 4) : Number(value.toPrecision(5))}${each.unit ? `\u00a0${each.unit}` : ""}`.replace("-", "\u2212");
     return slider({
       label: each.label ?? each.name, min: each.min, max: each.max, step: each.step ?? "any", value: each.default, words,
-      change: (value) => { this.values[each.name] = value; changed(); },
+      change: (value) => { this.#change(each.name, value); changed(); },
     });
   }
 
   #select(each, changed) {
     const id = `choice-of-${each.name}`;
-    const select = h("select", { id, change: () => { this.values[each.name] = each.choices[select.selectedIndex]; changed(); } },
+    const select = h("select", { id, change: () => { this.#change(each.name, each.choices[select.selectedIndex]); changed(); } },
       ...each.choices.map((one) => h("option", { selected: one === each.default }, String(one))));
     const element = h("div", { class: "slider" }, h("label", { for: id }, each.label ?? each.name), select);
     return { element, set: (value) => { select.selectedIndex = each.choices.indexOf(value); } };
+  }
+
+  #change(name, value) {
+    this.values[name] = value;
+    this.touched.add(name);
+  }
+
+  /** The numbers that were changed since `forget`, as `set`, and the others, as `defaults`. */
+  get moved() {
+    const part = (wanted) => Object.fromEntries(Object.entries(this.values).filter(([name]) => this.touched.has(name) === wanted));
+    return { set: part(true), defaults: part(false) };
+  }
+
+  /** A new file has numbers of its own. */
+  forget() {
+    this.touched.clear();
   }
 
   /** Take those of the values that are known and can be. */

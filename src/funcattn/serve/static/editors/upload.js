@@ -37,12 +37,13 @@ class Upload {
   #take(file) {
     if (!file) return;
     this.file = file;
+    this.controls.forget();
     this.words.textContent = file.name;
     this.changed();
   }
 
   request() {
-    if (this.file) return { file: this.file, parameters: this.controls.values };
+    if (this.file) return { file: this.file, ...this.controls.moved };
     return this.drawn ? { parameters: this.controls.values } : null;
   }
 
