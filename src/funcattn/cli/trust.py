@@ -43,7 +43,7 @@ class Calibrate(commands.Calibrate):
         with making_data(console, self.cache, self.workers) as store:
             subject = open_subject(self.run_folder, store, accept_edited=self.accept_edited)
             calibrated(subject, self, rest)
-        if run.report.exists():  # a packed run has none
+        if (run.folder / "metrics.jsonl").exists():  # a run that comes with the package has none
             write_report_again(run, Store(self.cache))
         say_bands(run, console)
 

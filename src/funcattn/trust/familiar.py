@@ -62,14 +62,14 @@ def learned(train: Pooled, held: Pooled) -> Familiarity:
 
 
 def _placed(train: Pooled) -> Familiarity:
-    """Without limits yet."""
+    """Without limits yet; in the precision of the file that keeps it."""
     means, whitenings = {}, {}
     for name, features in train.items():
         features = features.double()
         means[name] = features.mean(0)
-        whitenings[name] = _whitening(features - means[name])
+        whitenings[name] = _whitening(features - means[name]).float().double()
     made = Familiarity(means, whitenings, torch.zeros(1, 1), torch.ones(2), 0)
-    return replace(made, seen=made.placed(train))
+    return replace(made, seen=made.placed(train).float().double())
 
 
 def _scales(train: Pooled) -> Tensor:
