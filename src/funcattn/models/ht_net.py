@@ -165,8 +165,10 @@ class HTNet(GridNetwork):
 
     def _start(self, width: int) -> None:
         """As the public code does: maps small, Fourier layers near their convolutions alone."""
-        maps = [module for module in self.modules() if isinstance(module, nn.Linear)]
-        for layer in (*maps, self.expand, self.contract):
+        layers: list[nn.Linear | nn.Conv1d] = [
+            module for module in self.modules() if isinstance(module, nn.Linear)
+        ]
+        for layer in (*layers, self.expand, self.contract):
             nn.init.trunc_normal_(layer.weight, std=0.02)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
