@@ -103,8 +103,9 @@ class FactFormer(OnGrid):
     `multiple` times as many.
 
     Relative to the paper: for any grid (the code has one of a fixed size) and 1 to 3 axes; the
-    instance norm of the code takes the rows of a grid for channels, here it is over the grid; the
-    sizes of the code's configuration for Darcy are not known to us, these are our choice.
+    instance norm of the code takes the rows of a grid for channels, here it is over the grid; all
+    blocks share the frequencies, where the code draws some for each; the sizes of the code's
+    configuration for Darcy are not known to us, these are our choice.
 
     >>> import torch
     >>> network = FactFormer(space=2, inputs=1, outputs=1, width=16, layers=2, heads=2, channels=8)

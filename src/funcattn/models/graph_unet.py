@@ -26,7 +26,8 @@ class Pooling(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.direction = nn.Parameter(torch.randn(width) / width**0.5)
+        bound = width**-0.5
+        self.direction = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
 
     def forward(
         self, z: Float[Tensor, "v c"], graph: Graph

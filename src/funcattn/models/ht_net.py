@@ -5,6 +5,7 @@ window.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -160,11 +161,23 @@ class HTNet(GridNetwork):
             kind(width, width, 3, padding=1, bias=False) for _ in range(spectral)
         )
         self.expand, self.contract = nn.Conv1d(width, head, 1), nn.Conv1d(head, outputs, 1)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        self._start(width)
+
+    def _start(self, width: int) -> None:
+        """As the public code does: maps small, Fourier layers near their convolutions alone."""
+        layers: list[nn.Linear | nn.Conv1d] = [
+            module for module in self.modules() if isinstance(module, nn.Linear)
+        ]
+        for layer in (*layers, self.expand, self.contract):
+            nn.init.trunc_normal_(layer.weight, std=0.02)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        matrices = math.sqrt(3 / (16 * math.prod(self.modes))) / width**2
+        bias = (3**self.space * width) ** -0.5  # that of a convolution of 3 points
+        for multiplier in self.multipliers:
+            assert isinstance(multiplier, FourierMultiplier)
+            nn.init.uniform_(multiplier.parts[0], -matrices, matrices)
+            nn.init.uniform_(multiplier.bias, -bias, bias)
 
     def on_grid(self, x: Float[Tensor, "b k *grid"]) -> Float[Tensor, "b o *grid"]:
         """Windows at all resolutions, then Fourier layers."""

@@ -53,17 +53,21 @@ def rotated(
 
 
 class RotaryGalerkin(nn.Module):
-    """out = W_o R(q) (R(norm k)^T norm v) / n, R the rotation by position; heads as wide as x."""
+    """out = W_o R(q) (R(norm k)^T norm v) / n, R the rotation by position; heads as wide as x.
 
-    def __init__(self, width: int, heads: int, scale: float) -> None:
+    Queries start near a small multiple of the identity; crossing: keys and values, too.
+    """
+
+    def __init__(self, width: int, heads: int, scale: float, *, crossing: bool = False) -> None:
         super().__init__()
         self.heads, self.scale, inner = heads, scale, heads * width
         self.to_query, self.to_key, self.to_value = (
             nn.Linear(width, inner, bias=False) for _ in range(3)
         )
         self.to_output = nn.Linear(inner, width)
-        with torch.no_grad():  # as published: near a small multiple of the identity
-            for head in self.to_query.weight.split(width):
+        maps = [self.to_query, *((self.to_key, self.to_value) if crossing else ())]
+        with torch.no_grad():  # as published
+            for head in (part for map_ in maps for part in map_.weight.split(width)):
                 head.copy_(nn.init.orthogonal_(torch.empty_like(head), gain=1 / width))
                 head += torch.eye(width, device=head.device) / width
 
@@ -166,7 +170,8 @@ class OFormer(FieldNetwork):
             nn.GELU(),
             nn.Linear(latent, latent, bias=False),
         )
-        self.cross, self.mlp = RotaryGalerkin(latent, heads, 16.0), Gated(latent)
+        self.cross = RotaryGalerkin(latent, heads, 16.0, crossing=True)
+        self.mlp = Gated(latent)
         self.head = nn.Sequential(
             nn.Linear(latent + space, latent, bias=False),
             nn.GELU(),

@@ -14,6 +14,7 @@ from funcattn.models.clouds import Cloud
 from funcattn.models.convolving import SIZES, Convolution, ConvolvingSettings, ConvolvingU
 from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import glorot_by_shape
 from funcattn.problem import Problem
 
 _MOST_GAUSSIANS = 2**22
@@ -34,8 +35,8 @@ class GaussianConvolution(Convolution):
     def __init__(self, space: int, inputs: int, outputs: int) -> None:
         super().__init__()
         self.space = space
-        std = math.sqrt(2 / (3**space * (inputs + outputs)))
-        self.weight = nn.Parameter(std * torch.randn(3**space, outputs, inputs))
+        weight = glorot_by_shape(outputs, inputs, 3**space)  # as published
+        self.weight = nn.Parameter(weight.movedim(-1, 0).contiguous())
 
     @property
     def stacks(self) -> dict[str, Axes]:

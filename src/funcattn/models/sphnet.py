@@ -16,6 +16,7 @@ from funcattn.models.clouds import Cloud, nearest_in
 from funcattn.models.convolving import SIZES, Convolution, ConvolvingSettings, ConvolvingU
 from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.starts import glorot_by_shape
 from funcattn.problem import Problem
 
 _PATCH = 48
@@ -63,10 +64,8 @@ class HarmonicConvolution(Convolution):
     def __init__(self, inputs: int, outputs: int, radius: float) -> None:
         super().__init__()
         self.radius = radius
-        seen = _RADII * (_DEGREE + 1)
-        bound = math.sqrt(6 / (seen * (inputs + outputs)))
-        weight = torch.empty(seen, outputs, inputs).uniform_(-bound, bound)
-        self.weight = nn.Parameter(weight)
+        weight = glorot_by_shape(outputs, inputs, _RADII, _DEGREE + 1)  # as published
+        self.weight = nn.Parameter(weight.flatten(2).movedim(-1, 0).contiguous())
 
     @property
     def stacks(self) -> dict[str, Axes]:

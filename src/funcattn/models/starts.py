@@ -3,6 +3,8 @@
 Axes: i, o channels in and out, m modes of an axis.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +15,17 @@ def uniform_modes(inputs: int, outputs: int, *modes: int) -> Tensor:
     So do the first public code of the Fourier neural operator and the codes made from it.
     """
     return torch.rand(inputs, outputs, *modes, 2) / (inputs * outputs)
+
+
+def glorot_by_shape(*shape: int) -> Tensor:
+    """Uniform by Glorot's rule, as TensorFlow and Keras read a shape.
+
+    They take the last two axes for inputs and outputs and those before for the places of a kernel,
+    whatever the authors mean by them.
+    """
+    *places, inputs, outputs = shape
+    bound = math.sqrt(6 / (math.prod(places) * (inputs + outputs)))
+    return torch.empty(shape).uniform_(-bound, bound)
 
 
 @torch.no_grad()
