@@ -9,7 +9,7 @@ import pytest
 
 from funcattn.experiments import EXPERIMENTS
 from funcattn.experiments.engine.pages import write_results
-from funcattn.experiments.engine.races import section, standings, table, verdict
+from funcattn.experiments.engine.races import by_race, figure, section, standings, table, verdict
 from funcattn.training.race import RATE_FACTORS, SHARED, Records
 from funcattn.training.settings import default_settings
 
@@ -80,10 +80,10 @@ def test_what_is_not_as_today_does_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "words"),
     [
-        ([0.010, 0.0101, 0.0102], [0.02, 0.0201, 0.0202], "our network first (ahead)"),
-        ([0.010, 0.0101, 0.03], [0.02, 0.01, 0.0202], "our network first (undecided: p = "),
-        ([0.010], [0.02], "our network first (undecided: one seed each)"),
-        ([0.010], [0.02, 0.0201], "our network first (ahead)"),
+        ([0.010, 0.0101, 0.0102], [0.02, 0.0201, 0.0202], "our network first of 2 (ahead)"),
+        ([0.010, 0.0101, 0.03], [0.02, 0.01, 0.0202], "our network first of 2 (undecided: p = "),
+        ([0.010], [0.02], "our network first of 2 (undecided: one seed each)"),
+        ([0.010], [0.02, 0.0201], "our network first of 2 (ahead)"),
         ([0.04, 0.041], [0.02, 0.0201], "2.02 times the error of `fno` (behind)"),
     ],
 )
@@ -135,3 +135,13 @@ def test_races_decide_a_claim_that_runs_leave_open(made: Any, tmp_path: Path) ->
     ) in text
     assert "| WNO | 0.92 | at equal time |" in text
     assert "| MWT | 0.87 | not run |" in text
+
+
+def test_the_figure_shows_the_budget_at_which_most_networks_ran(tmp_path: Path) -> None:
+    write_race(tmp_path, "fno", [0.03])
+    write_race(tmp_path, "functional_operator", [0.02])
+    write_race(tmp_path, "functional_operator", [0.01], budget=480.0)
+    races = by_race(standings(tmp_path))
+    (axis,) = (each for each in figure(races).axes if each.get_title())
+    assert len(axis.lines) == 2
+    assert axis.lines[0].get_xdata()[-1] == 120.0  # type: ignore[index]

@@ -78,10 +78,11 @@ def test_a_predictor_shows_its_fields() -> None:
 
     network = build_network(Darcy(Darcy.defaults("smoke", "modern")))
     assert isinstance(network, NormalisedNetwork)
-    shown = Predictor(Darcy(Darcy.defaults("smoke", "modern")), network)._repr_html_()
-    assert "permeability" in shown
-    assert "pressure" in shown
-    assert f"{sum(p.numel() for p in network.network.parameters()):,}" in shown
+    predictor = Predictor(Darcy(Darcy.defaults("smoke", "modern")), network)
+    for shown in (predictor._repr_html_(), repr(predictor)):
+        assert "permeability" in shown
+        assert "pressure" in shown
+        assert f"{sum(p.numel() for p in network.network.parameters()):,}" in shown
 
 
 def test_a_run_that_is_not_there_yet_has_a_plain_name() -> None:

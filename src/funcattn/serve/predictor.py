@@ -66,21 +66,27 @@ class Predictor:
             where = surrogate.position_range.device
             self.networks += [member.network.to(where).eval() for member in run.members]
 
+    def __repr__(self) -> str:
+        return "Predictor\n" + "\n".join(f"  {name}: {is_}" for name, is_ in self._about().items())
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: what goes in, what comes out, and by which network."""
+        """What a notebook shows."""
+        return table("Predictor", self._about())
+
+    def _about(self) -> dict[str, str]:
+        """What goes in, what comes out, and by which network."""
 
         def named(fields: Sequence[Any]) -> str:
             return ", ".join(f"{f.name} [{f.unit}]" if f.unit else f.name for f in fields)
 
         problem = self.task.problem
-        rows = {
+        return {
             "task": self.task.title,
             "inputs": named(problem.inputs) or "the geometry",
             "outputs": named(problem.outputs),
             "network": self.task.settings.model,
             "parameters": f"{sum(p.numel() for p in self.surrogate.network.parameters()):,}",
         }
-        return table("Predictor", rows)
 
     def predict(
         self,

@@ -177,7 +177,7 @@ def section(found: Sequence[Standing], folder: Path, page: Path, pictures: Path)
 
     folder: of the races. page: where the text goes. pictures: where the figure is written.
     """
-    races = _by_race(found)
+    races = by_race(found)
     if not races:
         return ""
     write_figure(figure(races), pictures / "races")
@@ -239,7 +239,7 @@ def verdict(each: Sequence[Standing]) -> str:
 
     each: the standings of one race, the best first.
     """
-    leader = each[0]
+    leader, count = each[0], len({s.model for s in each})
     words = []
     for model, name in ((OURS, "our network"), (PAPERS, "functional attention as in the paper")):
         own = next((s for s in each if s.model == model), None)
@@ -251,7 +251,9 @@ def verdict(each: Sequence[Standing]) -> str:
             words.append(f"{name} ran alone")
         elif own is leader:
             sure, ratio = _sure(own, other, each, "ahead"), other.mean / own.mean
-            words.append(f"{name} first ({sure}): {other.name} has {ratio:.3g} times its error")
+            words.append(
+                f"{name} first of {count} ({sure}): {other.name} has {ratio:.3g} times its error"
+            )
         else:
             sure, ratio = _sure(own, leader, each, "behind"), own.mean / leader.mean
             words.append(f"{name} has {ratio:.3g} times the error of {leader.name} ({sure})")
@@ -312,15 +314,17 @@ def _numbers(errors: Sequence[float]) -> str:
 
 
 def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
-    """Validation error of the averaged weights over CPU time, at the largest budget of a task."""
-    largest = {task: each for (task, _), each in races.items()}
+    """Validation error of the averaged weights over CPU time, where most networks of a task ran."""
+    fullest: dict[str, Sequence[Standing]] = {}
+    for (task, _), each in races.items():
+        fullest[task] = max(fullest.get(task, ()), each, key=len)
     columns = 2
-    rows = math.ceil(len(largest) / columns)
+    rows = math.ceil(len(fullest) / columns)
     drawn = Figure(figsize=(10.8, 3.1 * rows), layout="constrained")
     axes = drawn.subplots(rows, columns, squeeze=False).ravel()
-    for axis in axes[len(largest) :]:
+    for axis in axes[len(fullest) :]:
         axis.set_axis_off()
-    for axis, (task, each) in zip(axes, largest.items(), strict=False):
+    for axis, (task, each) in zip(axes, fullest.items(), strict=False):
         for rank, s in enumerate(each):
             if rank >= _DRAWN and s.model not in (OURS, PAPERS):
                 continue
@@ -348,7 +352,8 @@ def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
     return drawn
 
 
-def _by_race(found: Sequence[Standing]) -> dict[tuple[str, float], list[Standing]]:
+def by_race(found: Sequence[Standing]) -> dict[tuple[str, float], list[Standing]]:
+    """By task and budget."""
     races: dict[tuple[str, float], list[Standing]] = {}
     for standing in found:
         races.setdefault((standing.task, standing.budget), []).append(standing)
