@@ -33,8 +33,8 @@ def as_printed(o: Outcome) -> AsPrinted:
     return AsPrinted(o.experiment, o.tier, o.results, o.queue, o.cache, o.bench)
 
 
-def test_there_are_twelve() -> None:
-    assert len(EXPERIMENTS) == 12
+def test_there_are_thirteen() -> None:
+    assert len(EXPERIMENTS) == 13
 
 
 @pytest.mark.parametrize("name", PAPER)

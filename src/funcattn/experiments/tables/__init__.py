@@ -6,6 +6,7 @@ from funcattn.experiments.tables.basis_choice import BASIS_CHOICE
 from funcattn.experiments.tables.burgers import BURGERS
 from funcattn.experiments.tables.darcy_notch import DARCY_NOTCH
 from funcattn.experiments.tables.few_shot import FEW_SHOT
+from funcattn.experiments.tables.paper_size import PAPER_SIZE
 from funcattn.experiments.tables.pde import PDE
 from funcattn.experiments.tables.pictures import PICTURES
 from funcattn.experiments.tables.projection import PROJECTION
@@ -18,6 +19,7 @@ EXPERIMENTS = {
     for experiment in (
         FEW_SHOT,
         PDE,
+        PAPER_SIZE,
         RNA,
         AIRFRANS,
         DARCY_NOTCH,
