@@ -9,7 +9,8 @@ import pytest
 
 from funcattn.experiments import EXPERIMENTS
 from funcattn.experiments.engine.pages import write_results
-from funcattn.experiments.engine.races import by_race, figure, section, standings, table, verdict
+from funcattn.experiments.engine.race_page import by_race, figure, section, table, verdict
+from funcattn.experiments.engine.races import standings
 from funcattn.training.race import RATE_FACTORS, SHARED, Records
 from funcattn.training.settings import default_settings
 
@@ -27,6 +28,7 @@ def write_race(
     rates: dict[float, float] = SOME_RATES,
     factor: float = 0.5,
     budget: float = 120.0,
+    more: dict[str, Any] | None = None,
 ) -> None:
     """Lines as a race writes them, with given errors."""
     settings: dict[str, Any] = asdict(default_settings(task, "cpu", "modern", model))
@@ -51,6 +53,7 @@ def write_race(
             "steps": 500,
             "parameters": 1000,
             "curve": [[budget / 2, 2 * error], [budget, error]],
+            **(more or {}),
         }
         records.piece(
             {"piece": "run", **known, "factor": factor, "seed": seed}, lambda line=line: line
@@ -133,8 +136,77 @@ def test_races_decide_a_claim_that_runs_leave_open(made: Any, tmp_path: Path) ->
         "functional attention 30 % below WNO on Darcy with a notch: holds; the error of WNO is "
         "2.38 times that of Functional attention (at equal time, 2 min, 1 seed)"
     ) in text
-    assert "| WNO | 0.92 | at equal time |" in text
+    assert "At equal time, 2 min of CPU, as in the races above:" in text
+    assert "| WNO | 0.92 | 5 (1) |" in text
     assert "| MWT | 0.87 | not run |" in text
+
+
+def test_a_race_with_a_changed_network_is_an_entry_of_the_table_of_that_change(
+    made: Any, tmp_path: Path
+) -> None:
+    experiment = EXPERIMENTS["bases"]
+    shallow = {"layers": 3}
+    races = tmp_path / "races"
+    write_race(races, "funcattn", [0.02, 0.0202], network=shallow | {"bases": 64})
+    write_race(races, "funcattn", [0.03], network=shallow | {"bases": 16})
+    write_race(races, "funcattn", [0.025], network=shallow)  # 32 functions are the task's own
+    found = standings(races)
+    assert [s.name for each in by_race(found).values() for s in each] == ["`funcattn` layers=3"]
+    page = tmp_path / "results.md"
+    write_results([made.outcome(experiment)], page, tmp_path / "experiments")
+    text = page.read_text()
+    assert "| 16 functions | 0.49 | 3 (1) |" in text
+    assert "| 32 functions | 0.45 | 2.5 (1) |" in text
+    assert "| 64 functions | 0.42 | **2.01 ± 0.014 (2)** |" in text
+    assert "64 functions better than 16 on Darcy: holds" in text
+
+
+def test_races_decide_what_seeds_of_equal_epochs_do_not(made: Any, tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["darcy_notch"]
+    for row in ("funcattn", "wno"):
+        made.add(experiment.trials[row, "error"], {"test": {"relative_l2": 0.01}})
+    page = tmp_path / "results.md"
+
+    def said() -> str:
+        write_results([made.outcome(experiment)], page, tmp_path / "experiments")
+        claims = [x for x in page.read_text().splitlines() if x.startswith("| functional")]
+        (line,) = (x for x in claims if "30 % below WNO" in x)
+        return line.split("|")[2].strip()
+
+    assert said() == "undecided"
+    write_race(tmp_path / "races", "funcattn", [0.02, 0.021], task="darcy_notch")
+    write_race(tmp_path / "races", "wno", [0.02, 0.022], task="darcy_notch")
+    assert said() == "does not hold"
+
+
+def test_another_set_of_a_task_is_a_race_of_its_own(made: Any, tmp_path: Path) -> None:
+    races = tmp_path / "races"
+    more = {"metrics": {"lift_error": 0.3}, "medians": {"lift_error": 0.1}}
+    aoa: dict[str, Any] = {"task": "airfrans", "data": {"split": "aoa"}}
+    write_race(races, "funcattn", [0.02], **aoa, more=more)
+    write_race(races, "gno", [0.05], **aoa, more=more)
+    write_race(races, "gno", [0.04], task="airfrans")
+    assert [*by_race(standings(races))] == [("AirfRANS", 120.0), ("AirfRANS, split aoa", 120.0)]
+    page = tmp_path / "results.md"
+    write_results([made.outcome(EXPERIMENTS["airfrans"])], page, tmp_path / "experiments")
+    text = page.read_text()
+    assert "| Functional attention | 13.3 | 30 (1) | 10 (1) |" in text
+    assert "functional attention first: Reynolds" in text.split("waiting for runs: ")[1]
+
+
+def test_where_a_task_counts_what_is_right_the_rest_is_the_error(made: Any, tmp_path: Path) -> None:
+    races = tmp_path / "races"
+    rates = {factor: 0.5 if factor == 0.5 else 0.2 for factor in RATE_FACTORS}
+    write_race(races, "funcattn", [0.8, 0.81], task="rna", rates=rates)
+    write_race(races, "transolver", [0.6], task="rna", rates=rates)
+    best, other = standings(races)
+    assert (best.model, other.model) == ("funcattn", "transolver")
+    assert other.mean == pytest.approx(0.4)
+    assert "| network | wrong labels, % |" in table([best, other])
+    page = tmp_path / "results.md"
+    write_results([made.outcome(EXPERIMENTS["rna"])], page, tmp_path / "experiments")
+    assert "functional attention first on RNA: holds" in page.read_text()
+    assert "| Functional attention | 89.0 | **80.5 ± 0.71 (2)** |" in page.read_text()
 
 
 def test_the_figure_shows_the_budget_at_which_most_networks_ran(tmp_path: Path) -> None:

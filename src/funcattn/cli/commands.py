@@ -522,7 +522,8 @@ class Race:
     """
 
     task: Name
-    """On which; `funcattn list` shows the tasks."""
+    """On which; `funcattn list` shows the tasks. With other data than its own: airfrans:split=aoa,
+    rna:path=FOLDER."""
     models: list[str] = field(default_factory=lambda: ["functional_operator", "funcattn"])
     """Which networks; `funcattn list models` shows them. With other settings than a task's own:
     transolver:layers=3,bases=64."""

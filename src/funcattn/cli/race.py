@@ -27,9 +27,10 @@ class Race(commands.Race):
         recipes: Sequence[RecipeName] = (
             ("shared", "task") if self.recipe == "both" else (self.recipe,)
         )
+        task, data = named_changes(self.task, "task")
         for recipe in recipes:
             results = race(
-                self.task,
+                task,
                 [entrant_of(text) for text in self.models],
                 budget=seconds_of(self.budget),
                 seeds=range(self.seeds),
@@ -37,6 +38,7 @@ class Race(commands.Race):
                 folder=self.out,
                 recipe=recipe,
                 profile=self.profile,
+                data=data,
                 tell=console.print,
             )
             console.print(table_of(results, f"{self.task}, {self.budget}, recipe {recipe}"))
@@ -48,19 +50,28 @@ def entrant_of(text: str) -> Entrant:
     >>> entrant_of("transolver:layers=3").label
     'transolver layers=3'
     """
-    model, _, changes = text.partition(":")
-    network: dict[str, Any] = {}
-    for change in filter(None, changes.split(",")):
+    return Entrant(*named_changes(text, "models"))
+
+
+def named_changes(text: str, what: str) -> tuple[str, dict[str, Any]]:
+    """A name, and the settings that follow it.
+
+    >>> named_changes("airfrans:split=aoa", "task")
+    ('airfrans', {'split': 'aoa'})
+    """
+    named, _, settings = text.partition(":")
+    changes: dict[str, Any] = {}
+    for change in filter(None, settings.split(",")):
         name, equals, value = change.partition("=")
         if not (name and equals and value):
             raise ValueError(
-                f"models: expected a name, or name:setting=value,setting=value, got {text!r}"
+                f"{what}: expected a name, or name:setting=value,setting=value, got {text!r}"
             )
         try:
-            network[name] = json.loads(value)
+            changes[name] = json.loads(value)
         except ValueError:
-            network[name] = value
-    return Entrant(model, network)
+            changes[name] = value
+    return named, changes
 
 
 def seconds_of(text: str) -> float:

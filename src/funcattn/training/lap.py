@@ -129,9 +129,14 @@ def goodness(value: float, task: Task) -> float:
     return value if task.larger_is_better else -value
 
 
-@torch.no_grad()
 def error_of(task: Task, model: nn.Module, samples: Sequence[Sample]) -> float:
     """The headline metric of a set."""
+    return task.summary(metrics_of(task, model, samples))[task.headline]
+
+
+@torch.no_grad()
+def metrics_of(task: Task, model: nn.Module, samples: Sequence[Sample]) -> dict[str, list[float]]:
+    """All metrics of the samples of a set, one number for each sample."""
     model.eval()
     values: dict[str, list[float]] = {}
     for start in range(0, len(samples), _EVALUATED):
@@ -139,4 +144,4 @@ def error_of(task: Task, model: nn.Module, samples: Sequence[Sample]) -> float:
         batch = collate([samples[i] for i in places])
         for name, numbers in task.metrics(task.predict(model, batch), batch).items():
             values.setdefault(name, []).extend(numbers.double().tolist())
-    return task.summary(values)[task.headline]
+    return values

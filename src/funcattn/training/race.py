@@ -45,7 +45,7 @@ from funcattn.processes import end_with_pool
 from funcattn.provenance import facts
 from funcattn.settings import MUON_RECIPE, OptimisationSettings, Profile, changed
 from funcattn.tasks import TASKS, Task
-from funcattn.training.lap import Lap, error_of
+from funcattn.training.lap import Lap, error_of, metrics_of
 from funcattn.training.settings import default_settings
 
 RecipeName = Literal["shared", "task"]
@@ -95,6 +95,8 @@ class Start:
     recipe: RecipeName
     profile: Profile
     cache: Path
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the task's settings of its data."""
 
     @property
     def task(self) -> Task:
@@ -102,7 +104,11 @@ class Start:
         settings = default_settings(self.name, self.profile, "modern", self.entrant.model)
         if self.recipe == "shared":
             settings = replace(settings, optimisation=SHARED)
-        changes = {"network": self.entrant.network, "optimisation": self.entrant.optimisation}
+        changes = {
+            "data": self.data,
+            "network": self.entrant.network,
+            "optimisation": self.entrant.optimisation,
+        }
         return TASKS[self.name](changed(settings, changes))
 
     @property
@@ -112,6 +118,8 @@ class Start:
         for unused in ("seed", "checkpoint_seconds"):
             settings.pop(unused, None)
         settings["optimisation"].pop("epochs")
+        # Where files lie on one machine means nothing elsewhere; a run has their fingerprint.
+        settings["data"].pop("path", None)
         return settings
 
     def lap(self, *, steps: int, factor: float = 1.0, seed: int = 0) -> Lap:
@@ -148,10 +156,14 @@ class Start:
         lap = self.lap(steps=steps, factor=factor, seed=seed).run()
         validation, averaged = lap.chosen()
         model = lap.averaged if averaged else lap.model
+        values = metrics_of(lap.task, model, lap.splits.test)
+        metrics = lap.task.summary(values)
         line = {
             "validation": validation,
             "averaged": averaged,
-            "test": error_of(lap.task, model, lap.splits.test),
+            "test": metrics[lap.task.headline],
+            "metrics": metrics,
+            "medians": {name: statistics.median(values[name]) for name in values},
             "steps": steps,
             "cpu_seconds": round(lap.seconds, 2),
             "curve": lap.curve,
@@ -279,12 +291,14 @@ def race(
     folder: Path,
     recipe: RecipeName = "shared",
     profile: Profile = "cpu",
+    data: Mapping[str, Any] | None = None,
     tell: Callable[[str], None] = lambda text: None,  # noqa: ARG005
 ) -> list[dict[str, Any]]:
     """Run a race and return its finished trainings, one for each entrant and seed.
 
     budget: CPU seconds of each training. cache: where data is kept. folder: the lines are in
-    `{folder}/{name}.jsonl`. tell: called with a line of text after each piece.
+    `{folder}/{name}.jsonl`. data: changes to the task's settings of its data. tell: called with a
+    line of text after each piece.
     """
     if not budget > 0 or not seeds or not entrants:
         raise ValueError(
@@ -295,7 +309,7 @@ def race(
     results: list[dict[str, Any]] = []
     for entrant in entrants:
         results += _raced(
-            Start(name, entrant, recipe, profile, cache), records, budget, seeds, tell
+            Start(name, entrant, recipe, profile, cache, data or {}), records, budget, seeds, tell
         )
     return results
 

@@ -7,6 +7,7 @@ printed) and run/ (checkpoints; at the end, for seed 0 only, the best weights).
 import json
 import os
 import shutil
+import statistics
 import sys
 import time
 from collections.abc import Mapping
@@ -130,6 +131,7 @@ def _run(cell: Cell, folder: Path) -> None:
         "model": cell.settings.model,
         "seed": cell.settings.seed,
         **{name: record[name] for name in ("test", "test_samples", "validation", "best_epoch")},
+        "median": {n: statistics.median(each) for n, each in record["test_values"].items()},
         "parameters": parameters,
         "operations": operations,
         "measured": measured(run.task, run.network, history[-1], cell),

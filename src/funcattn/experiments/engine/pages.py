@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from funcattn.experiments.engine.experiment import Claim, Experiment, Numbers, Outcome, Verdict
+from funcattn.experiments.engine.race_page import section as races_section
 from funcattn.experiments.engine.races import Raced, Standing, standings
-from funcattn.experiments.engine.races import section as races_section
 from funcattn.experiments.engine.trial import NotYet, Trial
 from funcattn.files import write_text
 from funcattn.training.checkpoint import CheckpointError
 from funcattn.viz.saving import write_figure
 
+_DOUBT = {"holds": 0, "does not hold": 0, "undecided": 1, "not yet": 2}
+"""How far verdicts are from certain."""
 _OLD = "*"
 """Marks numbers that today's code does not give any more."""
 _INTRODUCTION = """\
@@ -155,11 +157,8 @@ def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
 
 def _verdict(claim: Claim, outcome: Outcome, raced: Sequence[Standing]) -> Verdict:
     """By runs of equal epochs, and where these do not decide, at equal time."""
-    verdict = claim.verdict(outcome)
-    if verdict.holds != "not yet":
-        return verdict
-    other = claim.verdict(_at_equal_time(outcome, raced))
-    return verdict if other.holds == "not yet" else other
+    verdicts = [claim.verdict(o) for o in (outcome, _at_equal_time(outcome, raced))]
+    return min(verdicts, key=lambda verdict: _DOUBT[verdict.holds])
 
 
 def _at_equal_time(outcome: Outcome, raced: Sequence[Standing]) -> Raced:
@@ -222,7 +221,10 @@ def _section(tiers: Sequence[Outcome], raced: Sequence[Standing], page: Path, fo
             )
         if experiment.columns:
             filled = [c for c in experiment.columns if outcome.column_numbers(c)]
-            parts += [markdown_table(outcome, filled or None, raced), _costs(outcome, filled)]
+            timed = _timed(outcome, raced)
+            if filled or not timed:
+                parts += [markdown_table(outcome, filled or None, raced), _costs(outcome, filled)]
+            parts.append(timed)
             for suffix, table in (("md", markdown_table), ("tex", latex_table)):
                 path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,6 +233,19 @@ def _section(tiers: Sequence[Outcome], raced: Sequence[Standing], page: Path, fo
         parts += _pictures(outcome, page, folder / "pictures")
     parts.append("".join(f"- Note: {note}\n" for note in experiment.notes))
     return "\n".join(part for part in parts if part)
+
+
+def _timed(outcome: Outcome, raced: Sequence[Standing]) -> str:
+    """The same table at equal time, of the columns in which two rows raced; races are of tier cpu.
+
+    Empty where there is none.
+    """
+    races = _at_equal_time(outcome, raced)
+    columns = [c for c in outcome.experiment.columns if len(races.column_numbers(c)) > 1]
+    if outcome.tier != "cpu" or not columns:
+        return ""
+    head = f"{races.whence[0].upper()}{races.whence[1:]} of CPU, as in the races above:\n\n"
+    return head + markdown_table(races, columns)
 
 
 def _costs(outcome: Outcome, columns: Sequence[str]) -> str:

@@ -1,30 +1,21 @@
-"""Races on the page of results: who is ahead at equal time, from the lines that races wrote."""
+"""What networks reached at equal time, from the lines that races wrote."""
 
 import json
-import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
-
-from funcattn.experiments.engine.certainty import doubt, probability
 from funcattn.experiments.engine.experiment import Numbers, Outcome
 from funcattn.experiments.engine.trial import Trial
 from funcattn.models import MODELS
 from funcattn.tasks import TASKS
 from funcattn.training.race import SHARED, Records, chosen, searched
 from funcattn.training.settings import default_settings
-from funcattn.viz.saving import write_figure
 
-OURS = "functional_operator"
-PAPERS = "funcattn"
-_DRAWN = 6
-"""Networks of a panel of the figure, the best first; ours and the paper's are there too."""
+FITTED = ("layers", "width")
+"""Sizes of a network that may be fitted to a budget; with other changes it is another network."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +23,56 @@ class Standing:
     """What a network has on a task after a race of some budget."""
 
     task: str
+    data: Mapping[str, str]
+    """Which of the task's sets, where it is not its own."""
     budget: float
     """CPU seconds."""
-    name: str
-    """The network, with the settings that are not its own for the task."""
     model: str
+    changes: Mapping[str, Any]
+    """Settings of the network that are not its own for the task."""
     step: Mapping[str, Any]
     """The line of the measured step."""
     runs: Sequence[Mapping[str, Any]]
     """The lines of finished trainings, one for each seed."""
 
     @property
+    def name(self) -> str:
+        """The network, with the settings that are not its own."""
+        changes = (f"{name}={value}" for name, value in self.changes.items())
+        return " ".join([f"`{self.model}`", *changes])
+
+    @property
+    def ablated(self) -> dict[str, Any]:
+        """The changes that make another network of it."""
+        return {name: value for name, value in self.changes.items() if name not in FITTED}
+
+    @property
     def errors(self) -> list[float]:
-        """Test errors of the seeds."""
-        return [run["test"] for run in self.runs]
+        """Test errors of the seeds; where a task counts what is right, the share of the rest."""
+        return [self.as_error(run["test"]) for run in self.runs]
 
     @property
     def validation(self) -> float:
         """Validation error, mean over the seeds."""
-        return statistics.fmean(run["validation"] for run in self.runs)
+        return statistics.fmean(self.as_error(run["validation"]) for run in self.runs)
 
     @property
     def mean(self) -> float:
         """Test error, mean over the seeds."""
         return statistics.fmean(self.errors)
+
+    def as_error(self, metric: float) -> float:
+        """The task's metric, smaller for better."""
+        return 1 - metric if TASKS[self.task].larger_is_better else metric
+
+    def values(self, path: str) -> list[float]:
+        """A metric of the seeds by its path, such as "test.relative_l2"; of those that have it."""
+        part, _, metric = path.partition(".")
+        if (part, metric) == ("test", TASKS[self.task].headline):
+            return [run["test"] for run in self.runs]
+        where = {"test": "metrics", "median": "medians"}.get(part)
+        found = (run.get(where, {}).get(metric) for run in self.runs)
+        return [value for value in found if value is not None]
 
 
 def standings(folder: Path) -> list[Standing]:
@@ -70,7 +87,7 @@ def standings(folder: Path) -> list[Standing]:
         for standing in _of_task(task, Records(folder / f"{task}.jsonl").lines)
     ]
     order = [*TASKS]
-    return sorted(found, key=lambda s: (order.index(s.task), s.budget, s.mean))
+    return sorted(found, key=lambda s: (order.index(s.task), [*s.data.values()], s.budget, s.mean))
 
 
 def _of_task(task: str, lines: Sequence[Mapping[str, Any]]) -> list[Standing]:
@@ -90,20 +107,21 @@ def _of_task(task: str, lines: Sequence[Mapping[str, Any]]) -> list[Standing]:
     for text, group in groups.items():
         key = json.loads(text)
         budget = key.pop("budget")
-        name, factor = _name(task, key["settings"]), _taken(group)
+        changes, factor = _changes(task, key["settings"]), _taken(group, task)
         runs = [
             line
             for line in group
             if line["key"]["piece"] == "run" and line["key"]["factor"] == factor
         ]
-        if name is not None and runs:
+        if changes is not None and runs:
             runs.sort(key=lambda line: line["key"]["seed"])
-            model = key["settings"]["model"]
-            found.append(Standing(task, budget, name, model, steps[_text(key)], runs))
+            data, network = changes
+            model, step = key["settings"]["model"], steps[_text(key)]
+            found.append(Standing(task, data, budget, model, network, step, runs))
     return found
 
 
-def _taken(group: Sequence[Mapping[str, Any]]) -> float | None:
+def _taken(group: Sequence[Mapping[str, Any]], task: str) -> float | None:
     """The rate that a finished search takes."""
     rates = {
         line["key"]["factor"]: line["validation"]
@@ -111,31 +129,38 @@ def _taken(group: Sequence[Mapping[str, Any]]) -> float | None:
         if line["key"]["piece"] == "rate"
     }
     try:
-        return searched(lambda factor: rates[factor])
+        return searched(lambda factor: rates[factor], larger_is_better=TASKS[task].larger_is_better)
     except KeyError:
         return None
 
 
-def _name(task: str, settings: Mapping[str, Any]) -> str | None:
-    """The network and its changed settings; None if anything else is not as it is today."""
+def _changes(
+    task: str, settings: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]] | None:
+    """What is not the task's own, of the data and of the network.
+
+    None if it is not as today otherwise: of the data, words choose another set, and other sizes
+    are those of older code.
+    """
     model = settings["model"]
     if model not in MODELS:
         return None
     today = asdict(default_settings(task, "cpu", "modern", model))
     today = chosen(json.loads(json.dumps(today)))
     recipe = chosen({name: value for name, value in asdict(SHARED).items() if name != "epochs"})
-    if (today["data"], recipe) != (settings["data"], settings["optimisation"]):
-        return None
     known = {f.name for f in fields(MODELS[model].form(TASKS[task].problem).settings)}
-    usual, own = today["network"], settings["network"]
-    if not known >= own.keys():
+    data = _different(settings["data"], today["data"])
+    network = _different(settings["network"], today["network"])
+    words = all(isinstance(value, str) for value in data.values())
+    if not words or settings["optimisation"] != recipe or not known >= settings["network"].keys():
         return None
-    changes = [
-        f"{name}={own.get(name)}"
-        for name in sorted(own.keys() | usual.keys())
-        if own.get(name) != usual.get(name)
-    ]
-    return " ".join([f"`{model}`", *changes])
+    return data, network
+
+
+def _different(own: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs, by name; None where it was left to the network."""
+    names = sorted(own.keys() | usual.keys())
+    return {name: own.get(name) for name in names if own.get(name) != usual.get(name)}
 
 
 @dataclass(frozen=True)
@@ -151,78 +176,34 @@ class Raced(Outcome):
         return f"at equal time, {minutes(self.budget)}"
 
     def _numbers(self, row: str, column: str) -> Numbers | None:
-        """Of the network's settings, those with the least validation error count."""
+        """Of the sizes that a network was given, those with the least validation error count."""
         trial, shown = self.experiment.trials.get((row, column)), self.experiment.columns[column]
-        if not isinstance(trial, Trial) or trial.changes:
+        if not isinstance(trial, Trial) or trial.changes.keys() - {"network", "data"}:
             return None
-        if shown.metric != f"test.{TASKS[trial.task].headline}":
-            return None
+        today = asdict(default_settings(trial.task, "cpu", "modern", trial.model))
+        data, network = (
+            {
+                n: value
+                for n, value in trial.changes.get(part, {}).items()
+                if today[part][n] != value
+            }
+            for part in ("data", "network")
+        )
         own = [
             s
             for s in self.standings
             if (s.task, s.model, s.budget) == (trial.task, trial.model, self.budget)
+            and (s.data, s.ablated) == (data, network)
+            and s.values(shown.metric)
         ]
         if not own:
             return None
         best = min(own, key=lambda s: s.validation)
-        return Numbers([shown.scale * error for error in best.errors], current=True)
+        return Numbers([shown.scale * value for value in best.values(shown.metric)], current=True)
 
 
 def _text(key: Mapping[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
-
-
-def section(found: Sequence[Standing], folder: Path, page: Path, pictures: Path) -> str:
-    """The tables and the figure of all races, and who is ahead; empty where there was none.
-
-    folder: of the races. page: where the text goes. pictures: where the figure is written.
-    """
-    races = by_race(found)
-    if not races:
-        return ""
-    write_figure(figure(races), pictures / "races")
-    link, picture = (
-        Path(os.path.relpath(path, page.parent)).as_posix()
-        for path in (folder, pictures / "races.png")
-    )
-    lines = [
-        "## At equal time\n",
-        "| set | CPU time | verdict |",
-        "| --- | --- | --- |",
-        *(
-            f"| {title(task)} | {minutes(budget)} | {verdict(each)} |"
-            for (task, budget), each in races.items()
-        ),
-        "",
-        _EXPLANATION.format(link=link),
-        f"![validation error over CPU time]({picture})\n",
-    ]
-    for (task, budget), each in races.items():
-        lines += [f"### {title(task)}, {minutes(budget)}\n", table(each)]
-    return "\n".join(lines)
-
-
-_EXPLANATION = """\
-Every network gets the same CPU time on one core and one recipe: start by fan-in, Fourier features
-of the positions, batches of four, Muon for all matrices, moving average of the weights, and one
-cycle whose last step ends the budget. Its rates are searched on validation data, five or more, a
-tenth of the budget each. The test data are read once for each seed. Data are those of tier `cpu`.
-
-`functional_operator` is our network, `funcattn` is functional attention as in the paper. `layers=3`
-and the like are changes to a network's own settings: its depth is fitted to the budget.
-`funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
-has all lines with seed, commit, machine, searched rates and curves.
-
-"Ahead" and "behind" are said where a t-test on the logarithms of the errors gives p < 0.05, with
-the spread of the seeds pooled over all networks of a race; "undecided" where it does not.
-"""
-
-
-def title(task: str) -> str:
-    """A task in words."""
-    return {"darcy_notch": "Darcy with a notch", "navier_stokes": "Navier-Stokes"}.get(
-        task, task.replace("_", " ").capitalize()
-    )
 
 
 def minutes(budget: float) -> str:
@@ -232,129 +213,3 @@ def minutes(budget: float) -> str:
     ('2 min', '1.5 min')
     """
     return f"{budget / 60:g} min"
-
-
-def verdict(each: Sequence[Standing]) -> str:
-    """Who leads, and whether our network and the paper's are surely before or behind.
-
-    each: the standings of one race, the best first.
-    """
-    leader, count = each[0], len({s.model for s in each})
-    words = []
-    for model, name in ((OURS, "our network"), (PAPERS, "functional attention as in the paper")):
-        own = next((s for s in each if s.model == model), None)
-        if own is None:
-            words.append(f"{name} has no run")
-            continue
-        other = next((s for s in each if s.model != model), None)
-        if other is None:
-            words.append(f"{name} ran alone")
-        elif own is leader:
-            sure, ratio = _sure(own, other, each, "ahead"), other.mean / own.mean
-            words.append(
-                f"{name} first of {count} ({sure}): {other.name} has {ratio:.3g} times its error"
-            )
-        else:
-            sure, ratio = _sure(own, leader, each, "behind"), own.mean / leader.mean
-            words.append(f"{name} has {ratio:.3g} times the error of {leader.name} ({sure})")
-    return "; ".join(words)
-
-
-def _sure(a: Standing, b: Standing, each: Sequence[Standing], word: str) -> str:
-    """The word where the seeds allow it."""
-    others = [s.errors for s in each if s is not a and s is not b]
-    why = doubt(probability(a.errors, b.errors, others))
-    return f"undecided: {why}" if why else word
-
-
-def table(each: Sequence[Standing]) -> str:
-    """The standings of one race, the best first."""
-    elsewhere = all("test_elsewhere" in run for s in each for run in s.runs)
-    heads = [
-        "network",
-        "test error, %",
-        "over the least",
-        "parameters",
-        "memory, MB",
-        "steps",
-        "rate",
-    ]
-    if elsewhere:
-        heads.insert(2, f"on {_elsewhere(each)}, %")
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    for s in each:
-        cells = [
-            s.name,
-            _numbers(s.errors),
-            f"{s.mean / each[0].mean:.3g}",
-            f"{s.runs[0]['parameters']:,}",
-            f"{s.step['megabytes']:,.0f}",
-            f"{s.runs[0]['steps']:,}",
-            f"x {s.runs[0]['key']['factor']:g}",
-        ]
-        if elsewhere:
-            cells.insert(2, _numbers([run["test_elsewhere"]["test"] for run in s.runs]))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _elsewhere(each: Sequence[Standing]) -> str:
-    """Which other grid the test samples were read on too."""
-    return {"darcy": "the grid of 43 x 43", "burgers": "256 points"}[each[0].task]
-
-
-def _numbers(errors: Sequence[float]) -> str:
-    """Percent: mean, standard deviation and number of seeds.
-
-    >>> _numbers([0.0222]), _numbers([0.01, 0.012])
-    ('2.22 (1)', '1.1 ± 0.14 (2)')
-    """
-    spread = f" ± {100 * statistics.stdev(errors):.2g}" if len(errors) > 1 else ""
-    return f"{100 * statistics.fmean(errors):.3g}{spread} ({len(errors)})"
-
-
-def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
-    """Validation error of the averaged weights over CPU time, where most networks of a task ran."""
-    fullest: dict[str, Sequence[Standing]] = {}
-    for (task, _), each in races.items():
-        fullest[task] = max(fullest.get(task, ()), each, key=len)
-    columns = 2
-    rows = math.ceil(len(fullest) / columns)
-    drawn = Figure(figsize=(10.8, 3.1 * rows), layout="constrained")
-    axes = drawn.subplots(rows, columns, squeeze=False).ravel()
-    for axis in axes[len(fullest) :]:
-        axis.set_axis_off()
-    for axis, (task, each) in zip(axes, fullest.items(), strict=False):
-        for rank, s in enumerate(each):
-            if rank >= _DRAWN and s.model not in (OURS, PAPERS):
-                continue
-            spent, errors = zip(*s.runs[0]["curve"], strict=True)
-            # Steps are what is counted: on a busy machine all of them take longer.
-            times = [s.budget * seconds / spent[-1] for seconds in spent]
-            own = {OURS: ("#d1660a", 2.4), PAPERS: ("#2463b0", 2.0)}.get(s.model)
-            colour, width = own or (f"{0.25 + 0.09 * rank:.2f}", 1.2)
-            axis.plot(
-                times,
-                [100 * e for e in errors],
-                color=colour,
-                linewidth=width,
-                marker="os^DvPX"[rank % 7],
-                markersize=4,
-                label=s.name.replace("`", ""),
-            )
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter(NullFormatter())
-        axis.set(title=title(task), xlabel="CPU seconds", ylabel="validation error, %")
-        axis.grid(visible=True, alpha=0.3)
-        axis.legend(fontsize=7, frameon=False)
-    return drawn
-
-
-def by_race(found: Sequence[Standing]) -> dict[tuple[str, float], list[Standing]]:
-    """By task and budget."""
-    races: dict[tuple[str, float], list[Standing]] = {}
-    for standing in found:
-        races.setdefault((standing.task, standing.budget), []).append(standing)
-    return races

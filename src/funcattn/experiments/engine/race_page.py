@@ -1,0 +1,214 @@
+"""Races on the page of results: who is ahead at equal time, in a table for each and a figure."""
+
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from funcattn.experiments.engine.certainty import doubt, probability
+from funcattn.experiments.engine.races import Standing, minutes
+from funcattn.tasks import TASKS
+from funcattn.viz.saving import write_figure
+
+OURS = "functional_operator"
+PAPERS = "funcattn"
+_DRAWN = 6
+"""Networks of a panel of the figure, the best first; ours and the paper's are there too."""
+
+
+def section(found: Sequence[Standing], folder: Path, page: Path, pictures: Path) -> str:
+    """The tables and the figure of all races, and who is ahead; empty where there was none.
+
+    folder: of the races. page: where the text goes. pictures: where the figure is written.
+    """
+    races = by_race(found)
+    if not races:
+        return ""
+    write_figure(figure(races), pictures / "races")
+    link, picture = (
+        Path(os.path.relpath(path, page.parent)).as_posix()
+        for path in (folder, pictures / "races.png")
+    )
+    lines = [
+        "## At equal time\n",
+        "| set | CPU time | verdict |",
+        "| --- | --- | --- |",
+        *(
+            f"| {name} | {minutes(budget)} | {verdict(each)} |"
+            for (name, budget), each in races.items()
+        ),
+        "",
+        _EXPLANATION.format(link=link),
+        f"![validation error over CPU time]({picture})\n",
+    ]
+    for (name, budget), each in races.items():
+        lines += [f"### {name}, {minutes(budget)}\n", table(each)]
+    return "\n".join(lines)
+
+
+_EXPLANATION = """\
+Every network gets the same CPU time on one core and one recipe: start by fan-in, Fourier features
+of the positions, batches of four, Muon for all matrices, moving average of the weights, and one
+cycle whose last step ends the budget. Its rates are searched on validation data, five or more, a
+tenth of the budget each. The test data are read once for each seed. Data are those of tier `cpu`.
+
+`functional_operator` is our network, `funcattn` is functional attention as in the paper. `layers=3`
+and the like are changes to a network's own settings: its depth is fitted to the budget.
+`funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
+has all lines with seed, commit, machine, searched rates and curves.
+
+"Ahead" and "behind" are said where a t-test on the logarithms of the errors gives p < 0.05, with
+the spread of the seeds pooled over all networks of a race; "undecided" where it does not.
+"""
+
+
+def title(standing: Standing) -> str:
+    """The set in words."""
+    task = standing.task
+    words = {
+        "darcy_notch": "Darcy with a notch",
+        "navier_stokes": "Navier-Stokes",
+        "airfrans": "AirfRANS",
+        "rna": "RNA",
+    }.get(task, task.replace("_", " ").capitalize())
+    return ", ".join([words, *(f"{name} {value}" for name, value in standing.data.items())])
+
+
+def verdict(each: Sequence[Standing]) -> str:
+    """Who leads, and whether our network and the paper's are surely before or behind.
+
+    each: the standings of one race, the best first.
+    """
+    leader, count = each[0], len({s.model for s in each})
+    words = []
+    for model, name in ((OURS, "our network"), (PAPERS, "functional attention as in the paper")):
+        own = next((s for s in each if s.model == model), None)
+        if own is None:
+            words.append(f"{name} has no run")
+            continue
+        other = next((s for s in each if s.model != model), None)
+        if other is None:
+            words.append(f"{name} ran alone")
+        elif own is leader:
+            sure, ratio = _sure(own, other, each, "ahead"), other.mean / own.mean
+            words.append(
+                f"{name} first of {count} ({sure}): {other.name} has {ratio:.3g} times its error"
+            )
+        else:
+            sure, ratio = _sure(own, leader, each, "behind"), own.mean / leader.mean
+            words.append(f"{name} has {ratio:.3g} times the error of {leader.name} ({sure})")
+    return "; ".join(words)
+
+
+def _sure(a: Standing, b: Standing, each: Sequence[Standing], word: str) -> str:
+    """The word where the seeds allow it."""
+    others = [s.errors for s in each if s is not a and s is not b]
+    why = doubt(probability(a.errors, b.errors, others))
+    return f"undecided: {why}" if why else word
+
+
+def table(each: Sequence[Standing]) -> str:
+    """The standings of one race, the best first."""
+    elsewhere = all("test_elsewhere" in run for s in each for run in s.runs)
+    heads = [
+        "network",
+        _QUANTITIES[TASKS[each[0].task].headline],
+        "over the least",
+        "parameters",
+        "memory, MB",
+        "steps",
+        "rate",
+    ]
+    if elsewhere:
+        heads.insert(2, f"on {_elsewhere(each)}, %")
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for s in each:
+        cells = [
+            s.name,
+            _numbers(s.errors),
+            f"{s.mean / each[0].mean:.3g}",
+            f"{s.runs[0]['parameters']:,}",
+            f"{s.step['megabytes']:,.0f}",
+            f"{s.runs[0]['steps']:,}",
+            f"x {s.runs[0]['key']['factor']:g}",
+        ]
+        if elsewhere:
+            cells.insert(2, _numbers([run["test_elsewhere"]["test"] for run in s.runs]))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+_QUANTITIES = {
+    "relative_l2": "test error, %",
+    "accuracy": "wrong labels, %",
+    "mean_squared_error": "mean squared error, times 100",
+    "mse": "mean squared error, times 100",
+}
+"""The errors of a table by the metric of its task."""
+
+
+def _elsewhere(each: Sequence[Standing]) -> str:
+    """Which other grid the test samples were read on too."""
+    return {"darcy": "the grid of 43 x 43", "burgers": "256 points"}[each[0].task]
+
+
+def _numbers(errors: Sequence[float]) -> str:
+    """Percent: mean, standard deviation and number of seeds.
+
+    >>> _numbers([0.0222]), _numbers([0.01, 0.012])
+    ('2.22 (1)', '1.1 ± 0.14 (2)')
+    """
+    spread = f" ± {100 * statistics.stdev(errors):.2g}" if len(errors) > 1 else ""
+    return f"{100 * statistics.fmean(errors):.3g}{spread} ({len(errors)})"
+
+
+def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
+    """Validation error of the averaged weights over CPU time, where most networks of a task ran."""
+    fullest: dict[str, Sequence[Standing]] = {}
+    for (name, _), each in races.items():
+        fullest[name] = max(fullest.get(name, ()), each, key=len)
+    columns = 2
+    rows = math.ceil(len(fullest) / columns)
+    drawn = Figure(figsize=(10.8, 3.1 * rows), layout="constrained")
+    axes = drawn.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes[len(fullest) :]:
+        axis.set_axis_off()
+    for axis, (name, each) in zip(axes, fullest.items(), strict=False):
+        for rank, s in enumerate(each):
+            if rank >= _DRAWN and s.model not in (OURS, PAPERS):
+                continue
+            spent, errors = zip(*s.runs[0]["curve"], strict=True)
+            # Steps are what is counted: on a busy machine all of them take longer.
+            times = [s.budget * seconds / spent[-1] for seconds in spent]
+            own = {OURS: ("#d1660a", 2.4), PAPERS: ("#2463b0", 2.0)}.get(s.model)
+            colour, width = own or (f"{0.25 + 0.09 * rank:.2f}", 1.2)
+            axis.plot(
+                times,
+                [100 * s.as_error(e) for e in errors],
+                color=colour,
+                linewidth=width,
+                marker="os^DvPX"[rank % 7],
+                markersize=4,
+                label=s.name.replace("`", ""),
+            )
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.set(title=name, xlabel="CPU seconds", ylabel="validation error, %")
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend(fontsize=7, frameon=False)
+    return drawn
+
+
+def by_race(found: Sequence[Standing]) -> dict[tuple[str, float], list[Standing]]:
+    """By set and budget, without networks that were changed in more than their sizes."""
+    races: dict[tuple[str, float], list[Standing]] = {}
+    for standing in found:
+        if not standing.ablated:
+            races.setdefault((title(standing), standing.budget), []).append(standing)
+    return races
