@@ -70,7 +70,7 @@ class Standing:
         part, _, metric = path.partition(".")
         if (part, metric) == ("test", TASKS[self.task].headline):
             return [run["test"] for run in self.runs]
-        where = {"test": "metrics", "median": "medians"}.get(part)
+        where = {"test": "metrics", "median": "medians"}.get(part, "")
         found = (run.get(where, {}).get(metric) for run in self.runs)
         return [value for value in found if value is not None]
 
