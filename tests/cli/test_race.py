@@ -8,6 +8,7 @@ from rich.console import Console
 
 from funcattn.cli import race as module
 from funcattn.cli.race import Race, seconds_of, table_of
+from funcattn.tasks import TASKS
 
 
 @pytest.mark.parametrize(
@@ -29,9 +30,29 @@ def result(entrant: str, test: float) -> dict[str, Any]:
 
 def test_the_table_has_the_best_mean_first_and_all_seeds() -> None:
     results = [result("b", 0.3), result("b", 0.1), result("a", 0.1), result("a", 0.15)]
-    table = table_of(results, "title")
+    table = table_of(results, "title", TASKS["darcy"])
     assert list(table.columns[0].cells) == ["a", "b"]
     assert list(table.columns[-1].cells) == ["0.1, 0.15", "0.3, 0.1"]
+
+
+def test_where_more_is_better_the_most_is_first() -> None:
+    table = table_of([result("a", 0.1), result("b", 0.3)], "title", TASKS["rna"])
+    assert list(table.columns[0].cells) == ["b", "a"]
+    assert table.columns[-1].header == "test accuracy"
+
+
+def test_the_data_of_a_task_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def remembered(task: str, entrants: Any, **options: Any) -> list[dict[str, Any]]:  # noqa: ARG001
+        asked.append((task, options["data"]))
+        return [result("gno", 0.1)]
+
+    monkeypatch.setattr(module, "race", remembered)
+    Race("airfrans:split=aoa", models=["gno"]).run([], Console(quiet=True))
+    assert asked == [("airfrans", {"split": "aoa"})]
+    with pytest.raises(ValueError, match="task: expected a name, or name:setting=value"):
+        Race("airfrans:aoa").run([], Console(quiet=True))
 
 
 def test_both_recipes_are_run_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -135,6 +135,24 @@ def test_another_budget_or_other_settings_are_other_pieces(store: Store, tmp_pat
     assert added() == set()
 
 
+@pytest.mark.usefixtures("quick")
+def test_other_data_of_a_task_are_other_pieces_wherever_they_lie(
+    store: Store, tmp_path: Path
+) -> None:
+    def pieces(**data: Any) -> list[dict[str, Any]]:
+        before = len(Records(tmp_path / "darcy.jsonl").lines)
+        raced(store, tmp_path, "fno", seeds=(0,), data=data)
+        return Records(tmp_path / "darcy.jsonl").lines[before:]
+
+    own, fewer = pieces()[-1], pieces(train=7)[-1]
+    assert fewer["key"]["settings"]["data"]["train"] == 7
+    assert fewer["data"] != own["data"]
+    assert pieces(train=7, path=None) == []
+    assert "path" not in fewer["key"]["settings"]["data"]
+    assert own["metrics"]["relative_l2"] == own["test"]
+    assert own["medians"]["relative_l2"] < 2 * own["test"]
+
+
 def test_the_step_is_measured_in_a_process_of_its_own(store: Store) -> None:
     measurement = module._in_a_process(start(store).measured)
     assert measurement["step_units"] > 0

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from funcattn.cli import commands
 from funcattn.cli.terminal import refuse
+from funcattn.tasks import TASKS, Task
 from funcattn.training.race import Entrant, RecipeName, race
 
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -41,7 +42,8 @@ class Race(commands.Race):
                 data=data,
                 tell=console.print,
             )
-            console.print(table_of(results, f"{self.task}, {self.budget}, recipe {recipe}"))
+            title = f"{self.task}, {self.budget}, recipe {recipe}"
+            console.print(table_of(results, title, TASKS[task]))
 
 
 def entrant_of(text: str) -> Entrant:
@@ -86,14 +88,17 @@ def seconds_of(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or "s"]
 
 
-def table_of(results: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """A row per entrant, the best mean error first; errors of all seeds."""
-    table = Table("network", "parameters", "memory, MB", "steps", "test errors", title=title)
+def table_of(results: Sequence[Mapping[str, Any]], title: str, task: type[Task]) -> Table:
+    """A row per entrant, the best mean first; the test of all seeds."""
+    metric = f"test {task.headline.replace('_', ' ')}"
+    table = Table("network", "parameters", "memory, MB", "steps", metric, title=title)
     by_entrant: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         by_entrant.setdefault(result["entrant"], []).append(result)
     for entrant, lines in sorted(
-        by_entrant.items(), key=lambda pair: statistics.mean(line["test"] for line in pair[1])
+        by_entrant.items(),
+        key=lambda pair: statistics.mean(line["test"] for line in pair[1]),
+        reverse=task.larger_is_better,
     ):
         table.add_row(
             entrant,
