@@ -87,7 +87,10 @@ def test_the_page(made: Any, burgers: Any, tmp_path: Path) -> None:
     write_results(outcomes, page, folder, told.append)
     text = page.read_text()
     assert told == ["burgers", "darcy_notch"]
-    assert markdown_table(burgers) in text
+    assert markdown_table(burgers, whole=False) in text
+    assert "| Transolver |" not in text
+    assert "- Not run: Transolver (about 0.5 hours on one core)\n" in text
+    assert "- Not yet: it is FNO here: dgFNO+\n" in text
     assert text.count("## Burgers' equation") == 1
     assert "Tier `paper`: " not in text  # where nothing was run
     assert (

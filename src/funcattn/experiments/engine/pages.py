@@ -2,7 +2,7 @@
 
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from funcattn.experiments.engine.experiment import Claim, Experiment, Numbers, Outcome, Verdict
@@ -13,6 +13,8 @@ from funcattn.files import write_text
 from funcattn.training.checkpoint import CheckpointError
 from funcattn.viz.saving import write_figure
 
+_WAITS = "not run"
+"""Why a trial has no number that can be run."""
 _DOUBT = {"holds": 0, "does not hold": 0, "undecided": 1, "not yet": 2}
 """How far verdicts are from certain."""
 _OLD = "*"
@@ -41,10 +43,11 @@ ahead.
 **Entries.** An entry is the mean over the seeds ± their standard deviation, with the number of
 seeds in brackets. The best entry from here is bold. `*` marks results of older code that gave other
 numbers than today's; `funcattn reproduce --check` tests that with short runs. "Not run" means that
-the run can be started, "at equal time" that the method ran in the races above instead, "does not
-fit" that the network does not take such points or that the run is too long for the tier, "not yet"
-that the package lacks the method. Columns without a run are left out here; all columns are in
-[tables]({link}/tables).
+the run can be started, "at equal time" that the method ran in the races instead, "does not fit"
+that the network does not take such points or that the run is too long for the tier, "not yet" that
+the package lacks the method. What is not run waits for time: a run of tier `cpu` takes up to twenty
+minutes on one core, and races came first. Rows and columns without a run are left out here, and the
+rows are named below their table; all are in [tables]({link}/tables).
 
 **Claims.** Where runs of equal epochs do not decide a claim, the races do, and the line says so.
 "5 of 15 other methods have a run" counts the methods that were run here. A method that the paper
@@ -58,8 +61,13 @@ def markdown_table(
     outcome: Outcome,
     columns: Sequence[str] | None = None,
     raced: Sequence[Standing] = (),
+    *,
+    whole: bool = True,
 ) -> str:
-    """The paper's numbers beside those of here, in some columns or in all."""
+    """The paper's numbers beside those of here, in some columns or in all.
+
+    whole: with the rows that have no number from here in these columns.
+    """
     experiment, races = outcome.experiment, _at_equal_time(outcome, raced)
     columns = [*experiment.columns] if columns is None else columns
     heads = [
@@ -71,6 +79,8 @@ def markdown_table(
     best = _best(outcome)
     for row, name in experiment.rows.items():
         cells = [name]
+        if not whole and not any(outcome.numbers(row, column) for column in columns):
+            continue
         for column in columns:
             numbers = outcome.numbers(row, column)
             if numbers:
@@ -222,9 +232,12 @@ def _section(tiers: Sequence[Outcome], raced: Sequence[Standing], page: Path, fo
         if experiment.columns:
             filled = [c for c in experiment.columns if outcome.column_numbers(c)]
             timed = _timed(outcome, raced)
-            if filled or not timed:
-                parts += [markdown_table(outcome, filled or None, raced), _costs(outcome, filled)]
-            parts.append(timed)
+            if filled:
+                parts += [
+                    markdown_table(outcome, filled, raced, whole=False),
+                    _costs(outcome, filled),
+                ]
+            parts += [timed, _missing(outcome, raced)]
             for suffix, table in (("md", markdown_table), ("tex", latex_table)):
                 path = folder / "tables" / f"{experiment.name}-{outcome.tier}.{suffix}"
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,8 +257,32 @@ def _timed(outcome: Outcome, raced: Sequence[Standing]) -> str:
     columns = [c for c in outcome.experiment.columns if len(races.column_numbers(c)) > 1]
     if outcome.tier != "cpu" or not columns:
         return ""
-    head = f"{races.whence[0].upper()}{races.whence[1:]} of CPU, as in the races above:\n\n"
-    return head + markdown_table(races, columns)
+    head = f"{_capital(races.whence)} of CPU, as in the races above:\n\n"
+    return head + markdown_table(races, columns, whole=False)
+
+
+def _missing(outcome: Outcome, raced: Sequence[Standing]) -> str:
+    """Which rows have no number, in a line for each reason; with what they would take."""
+    experiment, races = outcome.experiment, _at_equal_time(outcome, raced)
+    by_reason: dict[str, list[str]] = {}
+    for row in experiment.rows:
+        columns = [column for column in experiment.columns if (row, column) in experiment.trials]
+        if not any(o.numbers(row, column) for o in (outcome, races) for column in columns):
+            by_reason.setdefault(outcome.why_not(row, columns[0]), []).append(row)
+    lines = []
+    for why, rows in by_reason.items():
+        time = _time_of(outcome, rows) if why == _WAITS else ""
+        lines.append(f"- {_capital(why)}: {', '.join(experiment.rows[r] for r in rows)}{time}\n")
+    return "".join(lines)
+
+
+def _time_of(outcome: Outcome, rows: Collection[str]) -> str:
+    """How long the runs of some rows take, if they take as long as the others."""
+    spent = [result.line["cpu_seconds"] for result in outcome.all_found()]
+    if not spent:
+        return ""
+    hours = len(outcome.experiment.wanted(rows)) * statistics.fmean(spent) / 3600
+    return f" (about {hours:.2g} hours on one core)"
 
 
 def _costs(outcome: Outcome, columns: Sequence[str]) -> str:
@@ -355,7 +392,11 @@ def _short(why: str) -> str:
 
 
 def _sentence(words: str) -> str:
-    return f" {words[:1].upper()}{words[1:]}." if words else ""
+    return f" {_capital(words)}." if words else ""
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _line(cells: Sequence[str]) -> str:
