@@ -68,6 +68,26 @@ def test_a_tier_without_results_of_its_own_is_left_out(made: Any, tmp_path: Path
     assert page.read_text().index("Tier `paper`: ") < page.read_text().index("Tier `cpu`: ")
 
 
+def test_without_results_the_tier_is_shown_at_which_something_can_be_run(
+    made: Any, tmp_path: Path
+) -> None:
+    experiment, page = EXPERIMENTS["paper_size"], tmp_path / "results.md"
+    outcomes = [made.outcome(experiment, "paper"), made.outcome(experiment, "cpu")]
+    write_results(outcomes, page, tmp_path / "out")
+    text = page.read_text()
+    assert "Tier `paper`: 0 of 2 trials have a result." in text
+    assert "- Not run: Functional attention, 100 of 500 epochs, Our network, the same CPU" in text
+
+
+def test_a_method_that_fits_some_columns_is_not_run_and_one_that_fits_none_says_why(
+    made: Any, tmp_path: Path
+) -> None:
+    page = tmp_path / "results.md"
+    write_results([made.outcome(EXPERIMENTS["pde"])], page, tmp_path / "out")
+    (line,) = (x for x in page.read_text().splitlines() if "U-FNO" in x)
+    assert line.startswith("- Not run: ")
+
+
 def test_conditions_have_no_best(made: Any) -> None:
     for start, condition in (("0", 30.0), ("6", 3.0)):
         values = {"measured": {"condition": condition}, "test": {"relative_l2": 0.1}}

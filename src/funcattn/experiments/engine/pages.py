@@ -155,14 +155,19 @@ def write_results(
 
 
 def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
-    """The tiers of one experiment that have results of their own, or the last if none has."""
+    """The tiers of one experiment that have results of their own.
+
+    If none has, the last at which something can be run.
+    """
     results = {outcome.tier: {r.name for r in outcome.all_found()} for outcome in tiers}
     shown: list[Outcome] = []
     by_size = sorted(tiers, key=lambda o: (len(results[o.tier]), tiers.index(o)))
     for outcome in reversed(by_size):
         if not any(results[outcome.tier] <= results[other.tier] for other in shown):
             shown.append(outcome)
-    return sorted(shown, key=tiers.index) if results[shown[0].tier] else list(tiers[-1:])
+    if results[shown[0].tier]:
+        return sorted(shown, key=tiers.index)
+    return [next((outcome for outcome in reversed(tiers) if outcome.done()[1]), tiers[-1])]
 
 
 def _verdict(claim: Claim, outcome: Outcome, raced: Sequence[Standing]) -> Verdict:
@@ -268,7 +273,8 @@ def _missing(outcome: Outcome, raced: Sequence[Standing]) -> str:
     for row in experiment.rows:
         columns = [column for column in experiment.columns if (row, column) in experiment.trials]
         if not any(o.numbers(row, column) for o in (outcome, races) for column in columns):
-            by_reason.setdefault(outcome.why_not(row, columns[0]), []).append(row)
+            reasons = [outcome.why_not(row, column) for column in columns]
+            by_reason.setdefault(_WAITS if _WAITS in reasons else reasons[0], []).append(row)
     lines = []
     for why, rows in by_reason.items():
         time = _time_of(outcome, rows) if why == _WAITS else ""
