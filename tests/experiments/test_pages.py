@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from funcattn.experiments import EXPERIMENTS
 from funcattn.experiments.engine.drawing import curves
 from funcattn.experiments.engine.experiment import Claim, Outcome, Verdict
-from funcattn.experiments.engine.pages import latex_table, markdown_table, write_results
+from funcattn.experiments.engine.pages import write_results
+from funcattn.experiments.engine.typeset import latex_table, markdown_table
 from funcattn.experiments.tables.scaling import SHAPE, measured
 from funcattn.training.checkpoint import CheckpointError
 

@@ -1,14 +1,15 @@
-"""Tables in Markdown and LaTeX, figures, and the page of results, all made from the numbers."""
+"""The page of results: claims, tables and figures, all made from the numbers."""
 
 import os
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from funcattn.experiments.engine.experiment import Claim, Experiment, Numbers, Outcome, Verdict
+from funcattn.experiments.engine.experiment import Claim, Experiment, Outcome, Verdict
 from funcattn.experiments.engine.race_page import section as races_section
-from funcattn.experiments.engine.races import Raced, Standing, standings
+from funcattn.experiments.engine.races import Standing, at_equal_time, standings
 from funcattn.experiments.engine.trial import NotYet, Trial
+from funcattn.experiments.engine.typeset import latex_table, line_of, markdown_table
 from funcattn.files import write_text
 from funcattn.training.checkpoint import CheckpointError
 from funcattn.viz.saving import write_figure
@@ -17,8 +18,6 @@ _WAITS = "not run"
 """Why a trial has no number that can be run."""
 _DOUBT = {"holds": 0, "does not hold": 0, "undecided": 1, "not yet": 2}
 """How far verdicts are from certain."""
-_OLD = "*"
-"""Marks numbers that today's code does not give any more."""
 _INTRODUCTION = """\
 # The paper's experiments, run here
 
@@ -55,72 +54,6 @@ does not have counts like any other. "Functional attention" in these lines is th
 claim is undecided where a t-test on the logarithms gives p > 0.05. The spread of the seeds is
 pooled over the entries of a column: an entry of one seed is taken to vary as its rivals do.
 """
-
-
-def markdown_table(
-    outcome: Outcome,
-    columns: Sequence[str] | None = None,
-    raced: Sequence[Standing] = (),
-    *,
-    whole: bool = True,
-) -> str:
-    """The paper's numbers beside those of here, in some columns or in all.
-
-    whole: with the rows that have no number from here in these columns.
-    """
-    experiment, races = outcome.experiment, _at_equal_time(outcome, raced)
-    columns = [*experiment.columns] if columns is None else columns
-    heads = [
-        f"{experiment.columns[column].title}: {who}"
-        for column in columns
-        for who in _sources(experiment, column)
-    ]
-    lines = [_line(["", *heads]), "|" + " --- |" * (1 + len(heads))]
-    best = _best(outcome)
-    for row, name in experiment.rows.items():
-        cells = [name]
-        if not whole and not any(outcome.numbers(row, column) for column in columns):
-            continue
-        for column in columns:
-            numbers = outcome.numbers(row, column)
-            if numbers:
-                text = _numbers(numbers, "±")
-            elif races.numbers(row, column):
-                text = "at equal time"
-            else:
-                text = _short(outcome.why_not(row, column))
-            ours = f"**{text}**" if best.get(column) == row else text
-            cells += _beside(experiment, row, column, ours)
-        lines.append(_line(cells))
-    return "\n".join(lines) + "\n"
-
-
-def latex_table(outcome: Outcome) -> str:
-    """The same for a LaTeX document that uses booktabs."""
-    experiment = outcome.experiment
-    best = _best(outcome)
-    sources = {name: _sources(experiment, name) for name in experiment.columns}
-    heads = [
-        rf"\multicolumn{{{len(sources[name])}}}{{c}}{{{_escaped(column.title)}}}"
-        for name, column in experiment.columns.items()
-    ]
-    under = [who for column in sources.values() for who in column]
-    lines = [
-        rf"\begin{{tabular}}{{l{'c' * len(under)}}}",
-        r"\toprule",
-        " & ".join(["", *heads]) + r" \\",
-        " & ".join(["", *under]) + r" \\",
-        r"\midrule",
-    ]
-    for row, name in experiment.rows.items():
-        cells = [_escaped(name)]
-        for column in experiment.columns:
-            numbers = outcome.numbers(row, column)
-            text = _numbers(numbers, r"$\pm$") if numbers else "--"
-            ours = rf"\textbf{{{text}}}" if best.get(column) == row else text
-            cells += _beside(experiment, row, column, ours)
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def write_results(
@@ -172,20 +105,8 @@ def _shown(tiers: Sequence[Outcome]) -> list[Outcome]:
 
 def _verdict(claim: Claim, outcome: Outcome, raced: Sequence[Standing]) -> Verdict:
     """By runs of equal epochs, and where these do not decide, at equal time."""
-    verdicts = [claim.verdict(o) for o in (outcome, _at_equal_time(outcome, raced))]
+    verdicts = [claim.verdict(o) for o in (outcome, at_equal_time(outcome, raced))]
     return min(verdicts, key=lambda verdict: _DOUBT[verdict.holds])
-
-
-def _at_equal_time(outcome: Outcome, raced: Sequence[Standing]) -> Raced:
-    return Raced(
-        outcome.experiment,
-        outcome.tier,
-        outcome.results,
-        outcome.queue,
-        outcome.cache,
-        outcome.bench,
-        standings=raced,
-    )
 
 
 def _summary(shown: Sequence[Outcome], raced: Sequence[Standing]) -> str:
@@ -202,7 +123,7 @@ def _summary(shown: Sequence[Outcome], raced: Sequence[Standing]) -> str:
         "| claim | here | what the numbers say | section |",
         "| --- | --- | --- | --- |",
         *(
-            _line([v.claim, v.holds, v.details, f"[{e.name}](#{_anchor(e)})"])
+            line_of([v.claim, v.holds, v.details, f"[{e.name}](#{_anchor(e)})"])
             for e, v in verdicts
             if v.holds != "not yet"
         ),
@@ -258,7 +179,7 @@ def _timed(outcome: Outcome, raced: Sequence[Standing]) -> str:
 
     Empty where there is none.
     """
-    races = _at_equal_time(outcome, raced)
+    races = at_equal_time(outcome, raced)
     columns = [c for c in outcome.experiment.columns if len(races.column_numbers(c)) > 1]
     if outcome.tier != "cpu" or not columns:
         return ""
@@ -268,7 +189,7 @@ def _timed(outcome: Outcome, raced: Sequence[Standing]) -> str:
 
 def _missing(outcome: Outcome, raced: Sequence[Standing]) -> str:
     """Which rows have no number, in a line for each reason; with what they would take."""
-    experiment, races = outcome.experiment, _at_equal_time(outcome, raced)
+    experiment, races = outcome.experiment, at_equal_time(outcome, raced)
     by_reason: dict[str, list[str]] = {}
     for row in experiment.rows:
         columns = [column for column in experiment.columns if (row, column) in experiment.trials]
@@ -303,11 +224,11 @@ def _costs(outcome: Outcome, columns: Sequence[str]) -> str:
     for row, name in outcome.experiment.rows.items():
         costs = [_cost(outcome, trials.get((row, column))) for column in different]
         if any(costs):
-            lines.append(_line([name, *costs]))
+            lines.append(line_of([name, *costs]))
     if not lines:
         return ""
     titles = [outcome.experiment.columns[column].title for column in different]
-    head = _line(["", *(titles if len(titles) > 1 else ["per run"])])
+    head = line_of(["", *(titles if len(titles) > 1 else ["per run"])])
     rule = "|" + " --- |" * (1 + len(different))
     return "\n".join(["Parameters, and minutes on one core:\n", head, rule, *lines]) + "\n"
 
@@ -360,55 +281,9 @@ def _how_made(outcome: Outcome) -> str:
     )
 
 
-def _best(outcome: Outcome) -> dict[str, str]:
-    """The best row of each column that has at least two numbers."""
-    best = {}
-    for name, column in outcome.experiment.columns.items():
-        if not column.ranked:
-            continue
-        means = {row: numbers.mean for row, numbers in outcome.column_numbers(name).items()}
-        if len(means) > 1:
-            best[name] = (max if column.larger_is_better else min)(
-                means, key=lambda row: means[row]
-            )
-    return best
-
-
-def _numbers(numbers: Numbers, sign: str) -> str:
-    spread = f" {sign} {numbers.spread:.2g}" if len(numbers.values) > 1 else ""
-    return f"{numbers.mean:.3g}{spread} ({len(numbers.values)}){'' if numbers.current else _OLD}"
-
-
-def _sources(experiment: Experiment, column: str) -> list[str]:
-    """Whose numbers a column has: some of the paper's numbers are only in its figures."""
-    printed = any(experiment.printed(row, column) is not None for row in experiment.rows)
-    return ["paper", "here"] if printed else ["here"]
-
-
-def _beside(experiment: Experiment, row: str, column: str, ours: str) -> list[str]:
-    """The paper's number and ours."""
-    printed = experiment.printed(row, column)
-    both = ["" if printed is None else f"{printed}", ours]
-    return both[-len(_sources(experiment, column)) :]
-
-
-def _short(why: str) -> str:
-    """Without the reason, for which tables have no room."""
-    return why.partition(":")[0]
-
-
 def _sentence(words: str) -> str:
     return f" {_capital(words)}." if words else ""
 
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _escaped(text: str) -> str:
-    table: Mapping[str, str] = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#"}
-    return "".join(table.get(letter, letter) for letter in text)

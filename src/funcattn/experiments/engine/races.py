@@ -202,6 +202,19 @@ class Raced(Outcome):
         return Numbers([shown.scale * value for value in best.values(shown.metric)], current=True)
 
 
+def at_equal_time(outcome: Outcome, raced: Sequence[Standing]) -> Raced:
+    """The same experiment with the numbers of races."""
+    return Raced(
+        outcome.experiment,
+        outcome.tier,
+        outcome.results,
+        outcome.queue,
+        outcome.cache,
+        outcome.bench,
+        standings=raced,
+    )
+
+
 def _text(key: Mapping[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
 
