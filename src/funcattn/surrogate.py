@@ -29,6 +29,7 @@ from funcattn.fitting.kinds import Handed, handed
 from funcattn.fitting.notebook import bar_in_notebook
 from funcattn.fitting.packing import temporary_folder, unpack
 from funcattn.fitting.sizing import sized
+from funcattn.fitting.steadying import DivergedWarning, trained_steadily
 from funcattn.markup import table
 from funcattn.models import NormalisedNetwork
 from funcattn.settings import RunSettings
@@ -55,7 +56,7 @@ SUBSET = 8192
 NOTE = "surrogate.json"
 
 
-__all__ = ["OutsideTrainingWarning", "Surrogate", "load"]
+__all__ = ["DivergedWarning", "OutsideTrainingWarning", "Surrogate", "load"]
 
 
 class Surrogate(FittedSurrogate):
@@ -64,7 +65,8 @@ class Surrogate(FittedSurrogate):
     model: the network's name, of `funcattn list models`.
     budget: the time that fitting may take, such as "90 s", "10 min", "2 h"; it decides the size of
         the network and the number of epochs where these are not given.
-    epochs, batch, rate: of the training; None: chosen from the budget and the data.
+    epochs, batch, rate: of the training; None: chosen from the budget and the data. Where no rate
+        is given and the training diverges, it begins again with half the rate, twice at most.
     network: settings of the network, such as {"width": 64, "layers": 4}.
     validation, test: shares of the cases below 1, or numbers of them, that choose the epoch and
         that are kept for the one test.
@@ -256,18 +258,27 @@ class Surrogate(FittedSurrogate):
         else:
             settings = sized(self, own, splits, clock.process_time() - started_at)
         self.planned_epochs = settings.optimisation.epochs
-        task = Own(settings, splits)
-        run = train(
-            settings,
-            folder,
-            resume=started,
-            store=Store(folder),
-            task=task,
-            prepare=self._warm_start,
-            device=self.device,
-            on_step=on_step or bar_in_notebook() or (_shown if self.verbose else _silent),
-            command=command or "funcattn.Surrogate.fit",
-        )
+        shown = on_step or bar_in_notebook() or (_shown if self.verbose else _silent)
+
+        def attempt(settings: RunSettings, resume: bool) -> Run:
+            return train(
+                settings,
+                folder,
+                resume=resume,
+                store=Store(folder),
+                task=Own(settings, splits),
+                prepare=self._warm_start,
+                device=self.device,
+                on_step=shown,
+                command=command or "funcattn.Surrogate.fit",
+            )
+
+        # A rate that the user chose stays.
+        if self.rate is None:
+            run = trained_steadily(attempt, settings, folder, started)
+        else:
+            run = attempt(settings, started)
+        task = Own(run.settings, splits)
         note = {
             "cases": {part: [got.cases[i].name for i in these] for part, these in places.items()},
             "deviations": dict(task.deviations) if not own.classes else {},

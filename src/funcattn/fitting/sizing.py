@@ -58,7 +58,9 @@ def _base(surrogate: "Surrogate", own: OwnData) -> RunSettings:
     how = settings.optimisation
     changes: dict[str, Any] = {"patience": surrogate.patience, "batch": _batch(surrogate, own)}
     if surrogate.rate is not None:
-        changes |= {"rate": surrogate.rate}
+        # That of Muon goes with it.
+        muon_rate = how.muon_rate * surrogate.rate / how.rate
+        changes |= {"rate": surrogate.rate, "muon_rate": muon_rate}
     if surrogate.epochs is not None:
         changes |= {"epochs": surrogate.epochs}
     settings = replace(settings, optimisation=replace(how, **changes))
