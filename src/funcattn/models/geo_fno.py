@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.fno import FourierMultiplier
+from funcattn.models.fourier_multiplier import FourierMultiplier
 from funcattn.models.grids import at_points
 from funcattn.models.matrices import Axes
 from funcattn.models.registry import MODELS, Form, ModelEntry

@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.fno import FourierMultiplier, forget_metadata, quiet_neuralop
+from funcattn.models.fourier_multiplier import FourierMultiplier
+from funcattn.models.neuralop import forget_metadata, quiet_neuralop
 from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.nn.points import Points, per_dimension
 from funcattn.problem import Problem

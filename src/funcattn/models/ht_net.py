@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FourierMultiplier, GridNetwork
-from funcattn.models.grids import CONVOLUTIONS, at_points, cut, extended
+from funcattn.models.fourier_multiplier import FourierMultiplier
+from funcattn.models.grids import CONVOLUTIONS, GridNetwork, at_points, cut, extended
 from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.models.unet import multiples
 from funcattn.nn.bases import split_heads
