@@ -22,7 +22,7 @@ from funcattn.fitting.sizing import extrapolated
 from funcattn.models import NormalisedNetwork, predict_streamed
 from funcattn.problem import slices
 from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
-from funcattn.serve.familiar import Familiarity, pooled, read_familiarity, watched
+from funcattn.serve.familiar import Familiarity, looked_at, read_familiarity
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
@@ -384,17 +384,15 @@ class FittedSurrogate:
             return torch.from_numpy(out)
         where = network.position_range
         batch = collate([sample]).to(where.device, where.dtype)
-        with watched(network) as seen:
-            said = self.task.predict(network, batch)
         familiar = self._familiar
-        if familiar is not None and network is self.run.network:
-            score = familiar.scores(pooled(batch, seen, said))[0].worst
-            if score > 1:
-                warnings.warn(
-                    f"a case is {familiar.in_words(score)}",
-                    OutsideTrainingWarning,
-                    stacklevel=4,
-                )
+        if familiar is None or network is not self.run.network:
+            return self.task.predict(network, batch)[0].float().cpu()
+        said, found = looked_at(self.task, network, batch)
+        score = familiar.scores(found)[0].worst
+        if score > 1:
+            warnings.warn(
+                f"a case is {familiar.in_words(score)}", OutsideTrainingWarning, stacklevel=4
+            )
         return said[0].float().cpu()
 
     @property
