@@ -41,7 +41,7 @@ def available_bytes(device: torch.device) -> int:
         return installed_bytes() // 2
 
 
-def peak_rise(call: Callable[[], object]) -> float:
+def peak_rise(call: Callable[[], object]) -> int | float:
     """Bytes by which the peak of resident memory rises in a call, over what stands before it.
 
     Not a number where the system does not say. Where it does not let the peak be reset, which may
@@ -57,7 +57,7 @@ def peak_rise(call: Callable[[], object]) -> float:
     return _peak_bytes() - before
 
 
-def _peak_bytes() -> float:
+def _peak_bytes() -> int | float:
     """The most resident memory that this process had, since its start or the last reset."""
     with suppress(OSError):
         return status("VmHWM")
