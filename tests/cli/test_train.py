@@ -9,7 +9,7 @@ from tests.cli.conftest import Call, Refused, record_of
 
 from funcattn.data import Store
 from funcattn.training import run as run_module
-from funcattn.training.loop import best_checkpoint
+from funcattn.training.kept import best_checkpoint
 from funcattn.training.setup import read_settings
 
 

@@ -22,7 +22,7 @@ from funcattn.tasks.darcy import Darcy
 from funcattn.tasks.navier_stokes import NavierStokes
 from funcattn.tasks.plasticity import Plasticity
 from funcattn.training.checkpoint import CheckpointError, restore_model
-from funcattn.training.loop import best_checkpoint
+from funcattn.training.kept import best_checkpoint
 from funcattn.training.run import train
 from funcattn.training.setup import RunError, build_network
 

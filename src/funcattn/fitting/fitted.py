@@ -28,7 +28,7 @@ from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
 from funcattn.tasks.own_samples import sample_of, split_of, splits_of
 from funcattn.training.ensemble import read_test
-from funcattn.training.loop import check_fingerprint
+from funcattn.training.kept import check_fingerprint
 from funcattn.training.run import Run
 from funcattn.training.setup import RunError, read_json
 
