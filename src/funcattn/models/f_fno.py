@@ -12,10 +12,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FNOSettings, built
-from funcattn.models.grids import GridNetwork, at_points, cut, extended
+from funcattn.models.fno import FNOSettings
+from funcattn.models.grids import GridNetwork, at_points, cut, extended, padding_of
 from funcattn.models.matrices import Axes
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.ops.linalg import at_least_float32
 
 
@@ -136,7 +136,7 @@ MODELS.register(
         "Fourier neural operator, factorised by axes",
         "Tran et al., Factorized Fourier Neural Operators, ICLR 2023",
         when="As FNO, for deep networks and many axes: few parameters per layer.",
-        fields=Form(FFNOSettings, built(FFNO)),
+        fields=Form(FFNOSettings, from_settings(FFNO, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={"width": 64, "layers": 24, "modes": 16},

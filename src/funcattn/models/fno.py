@@ -7,7 +7,7 @@ change nothing: a grid has equal ones in the coordinates of its indices.
 Axes: b batch, k feature, o output channel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.fourier_multiplier import FourierMultiplier
-from funcattn.models.grids import GridNetwork, at_points, cut, extended
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.grids import GridNetwork, at_points, cut, extended, padding_of
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 
@@ -94,32 +93,13 @@ class FNOSettings(NetworkSettings):
     """Fourier modes per axis."""
 
 
-def built(network: Callable[..., nn.Module]) -> Callable[[FNOSettings, Problem], nn.Module]:
-    """What makes a network of Fourier layers for a problem."""
-
-    def build(settings: FNOSettings, problem: Problem) -> nn.Module:
-        return network(
-            problem.space,
-            problem.input_channels,
-            problem.output_channels,
-            width=settings.width,
-            layers=settings.layers,
-            modes=settings.modes,
-            # Where space is not a torus, a tenth of each axis keeps its ends apart.
-            padding=0.0 if problem.periodic else 0.1,
-            time=problem.time,
-        )
-
-    return build
-
-
 MODELS.register(
     "fno",
     ModelEntry(
         "Fourier neural operator",
         "Li et al., Fourier Neural Operator, ICLR 2021",
         when="Smooth fields on regular grids, above all periodic ones; fast.",
-        fields=Form(FNOSettings, built(FNO)),
+        fields=Form(FNOSettings, from_settings(FNO, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={"width": 32, "layers": 4, "modes": 12},

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
 from funcattn.nn.points import Points, check_grid, per_dimension
+from funcattn.problem import Problem
 
 CONVOLUTIONS: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
     1: nn.Conv1d,
@@ -79,6 +80,11 @@ class GridNetwork(OnGrid):
         """The axis lengths with padding."""
         pairs = zip(self.padding, grid, strict=True)
         return [length + round(fraction * length) for fraction, length in pairs]
+
+
+def padding_of(problem: Problem) -> float:
+    """Where space is not a torus, a tenth of each axis keeps its ends apart."""
+    return 0.0 if problem.periodic else 0.1
 
 
 def at_points(linear: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -18,10 +18,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from funcattn.models.fno import FNOSettings, built
+from funcattn.models.fno import FNOSettings
 from funcattn.models.fourier_multiplier import FourierMultiplier
-from funcattn.models.grids import GridNetwork
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.grids import GridNetwork, padding_of
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 
 
 @contextlib.contextmanager
@@ -207,7 +207,7 @@ MODELS.register(
         "Fourier neural operator with factorised weights (neuraloperator)",
         "Kossaifi et al., Multi-Grid Tensorized FNO, TMLR 2024",
         when="As FNO, with a tenth of its parameters.",
-        fields=Form(FNOSettings, built(TFNO)),
+        fields=Form(FNOSettings, from_settings(TFNO, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={"width": 32, "layers": 4, "modes": 12},
@@ -221,7 +221,7 @@ MODELS.register(
         "Fourier neural operator shaped as a U (neuraloperator)",
         "Rahman et al., U-NO, TMLR 2023",
         when="As FNO, for deeper networks in the same memory.",
-        fields=Form(UNOSettings, built(UNO)),
+        fields=Form(UNOSettings, from_settings(UNO, padding=padding_of)),
         needs_grid=True,
         spaces=(1, 2),
         cost="n log n",

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FNOSettings, built
+from funcattn.models.fno import FNOSettings
 from funcattn.models.fourier_multiplier import FourierMultiplier
 from funcattn.models.grids import (
     CONVOLUTIONS,
@@ -20,8 +20,9 @@ from funcattn.models.grids import (
     at_points,
     cut,
     extended,
+    padding_of,
 )
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.unet import multiples
 
 _TRANSPOSED: dict[int, type[nn.Module]] = {
@@ -147,7 +148,7 @@ MODELS.register(
         "Fourier neural operator with U-Nets beside half of its layers",
         "Wen et al., U-FNO, Advances in Water Resources 2022",
         when="As FNO, where fronts and other sharp features matter.",
-        fields=Form(UFNOSettings, built(UFNO)),
+        fields=Form(UFNOSettings, from_settings(UFNO, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={"width": 36, "layers": 6, "modes": 10},
