@@ -1,7 +1,7 @@
 """What is kept of training samples, and what inputs on finer grids are compared with it."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +91,18 @@ def test_points_of_other_grids_are_nearest_and_keep_their_ends() -> None:
 def test_other_batches_stay(grid: tuple[int, ...] | None) -> None:
     batch = _batch((5, 4))
     assert thinned(batch, grid, periodic=False) is batch
+
+
+def test_what_is_masked_does_not_count_and_something_real_is_left() -> None:
+    batch = _batch((7, 7))
+    mask = torch.ones(1, 49, dtype=torch.bool)
+    mask[0, 40:] = False
+    assert batch.weights is not None
+    weights = batch.weights.masked_fill(~mask, torch.nan)
+    found = thinned(replace(batch, mask=mask, weights=weights), (4, 4), periodic=False)
+    assert found.mask is not None
+    assert found.weights is not None
+    total = batch.weights[mask].sum()
+    torch.testing.assert_close(found.weights[found.mask].sum(), total)
+    lonely = replace(batch, mask=torch.arange(49)[None] == 1)  # between points of the coarse grid
+    assert thinned(lonely, (4, 4), periodic=False) is lonely

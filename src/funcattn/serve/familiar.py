@@ -98,18 +98,30 @@ def thinned(batch: Batch, grid: tuple[int, ...] | None, *, periodic: bool) -> Ba
     # A circle has as many gaps as points; an interval has one less, and keeps both its ends.
     open_end = 0 if periodic else 1
     places = []
-    for fine, coarse in zip(batch.grid, lengths, strict=True):
-        gaps = max(coarse - open_end, 1)
-        places.append((torch.arange(coarse) * (fine - open_end) + gaps // 2) // gaps)
+    for fine, length in zip(batch.grid, lengths, strict=True):
+        gaps = max(length - open_end, 1)
+        places.append((torch.arange(length) * (fine - open_end) + gaps // 2) // gaps)
     rows = grid_rows(batch.grid, places)
     of_points = ("positions", "values", "target", "weights", "mask", "surface")
-    tensors = {name: getattr(batch, name) for name in of_points}
-    kept = {name: None if each is None else each[:, rows] for name, each in tensors.items()}
-    if kept["mask"] is not None and not bool(kept["mask"].any(1).all()):
-        return batch
-    if batch.weights is not None:  # of the same integral
-        kept["weights"] *= batch.weights.sum(1, keepdim=True) / kept["weights"].sum(1, keepdim=True)
-    return replace(batch, **kept, grid=lengths)
+    kept: dict[str, Any] = {
+        name: None if (tensor := getattr(batch, name)) is None else tensor[:, rows]
+        for name in of_points
+    }
+    coarse = replace(batch, **kept, grid=lengths)
+    before, after = _mass(batch), _mass(coarse)
+    if not bool(after.all()):
+        return batch  # nothing real is left of a sample
+    if coarse.weights is not None:
+        coarse = replace(coarse, weights=coarse.weights * before / after)
+    return coarse
+
+
+def _mass(batch: Batch) -> Float[Tensor, "b 1"]:
+    """The sum of the weights of the real points of each sample."""
+    ones = batch.positions.new_ones(batch.positions.shape[:2])
+    weights = ones if batch.weights is None else batch.weights
+    real = weights if batch.mask is None else weights.masked_fill(~batch.mask, 0)
+    return real.sum(1, keepdim=True)
 
 
 def pooled(batch: Batch, seen: Mapping[str, Tensor], prediction: Tensor) -> Pooled:
