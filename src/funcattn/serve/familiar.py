@@ -75,14 +75,14 @@ def watched(network: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 def looked_at(task: Task, network: nn.Module, batch: Batch) -> tuple[Tensor, Pooled]:
     """What a network says of a batch, and what it looks like to it, on the grid of training."""
+    periodic = task.problem.periodic
+    known = thinned(batch, task.grid, periodic=periodic)
     with watched(network) as seen:
+        said = there = task.predict(network, known)
+    if known is not batch:
         said = task.predict(network, batch)
-    whole = replace(batch, target=said)
-    known = thinned(whole, task.grid, periodic=task.problem.periodic)
-    if known is not whole:
-        with watched(network) as seen:
-            task.predict(network, known)
-    return said, pooled(known, seen, known.target)
+        there = thinned(replace(batch, target=said), task.grid, periodic=periodic).target
+    return said, pooled(known, seen, there)
 
 
 def thinned(batch: Batch, grid: tuple[int, ...] | None, *, periodic: bool) -> Batch:
