@@ -60,6 +60,7 @@ def peak_rise(call: Callable[[], object]) -> int | float:
 def _peak_bytes() -> int | float:
     """The most resident memory that this process had, since its start or the last reset."""
     with suppress(OSError):
+        # Linux: ru_maxrss begins with the peak of the process that started this one.
         return status("VmHWM")
     if resource is None:
         return math.nan
