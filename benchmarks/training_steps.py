@@ -1,6 +1,7 @@
-"""A training step of the bundled tasks: this code beside that of an older commit, in turns.
+"""A training step of the bundled tasks: this code beside an older one, in turns.
 
-    python benchmarks/training_steps.py 4290ec5
+    git archive 4290ec5 src | tar -x -C /tmp/older
+    python benchmarks/training_steps.py /tmp/older/src
 
 Each task with its settings of the profile `cpu`, our network and the paper's, on random fields of
 the task's sizes: forward, loss, backward, clipping and optimisers, in CPU time with one thread, the
@@ -8,7 +9,6 @@ lower quartile of the steps of a process; processes of both codes take turns. Wr
 results/training_steps.json.
 """
 
-import io
 import json
 import math
 import os
@@ -16,8 +16,6 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tarfile
-import tempfile
 import time
 from pathlib import Path
 
@@ -33,7 +31,6 @@ from funcattn.training.setup import build_network
 NAMES = ("burgers", "darcy", "navier_stokes", "elasticity", "plasticity", "airfoil", "pipe")
 NETWORKS = ("functional_operator", "funcattn")
 PROCESSES, STEPS, WARM = 2, 8, 3
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path("results/training_steps.json")
 
 
@@ -78,35 +75,19 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(milliseconds(*sys.argv[1:]))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        found = compared(source_of(sys.argv[1], Path(folder)))
-    record = {"steps": found, "command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
-    write_text(RESULT, json.dumps(record, indent=1) + "\n")
-
-
-def source_of(commit: str, folder: Path) -> Path:
-    """The code of a commit, written to a folder."""
-    packed = subprocess.run(
-        ["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True
-    ).stdout
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "src"
-
-
-def compared(older: Path) -> dict[str, dict[str, object]]:
-    """The milliseconds of both codes, by network and task."""
+    here, older = Path(__file__).parents[1] / "src", Path(sys.argv[1])
     found: dict[str, dict[str, object]] = {}
     for model in NETWORKS:
         for name in NAMES:
             took: dict[str, list[float]] = {"now": [], "older": []}
             for _ in range(PROCESSES):
                 took["older"].append(round(in_a_process(older, name, model), 2))
-                took["now"].append(round(in_a_process(ROOT / "src", name, model), 2))
+                took["now"].append(round(in_a_process(here, name, model), 2))
             ratio = min(took["older"]) / min(took["now"])
             found[f"{model}, {name}"] = {"milliseconds": took, "faster by": round(ratio, 3)}
             print(model, name, found[f"{model}, {name}"], flush=True)
-    return found
+    record = {"steps": found, "command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
+    write_text(RESULT, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
