@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from funcattn import OperatorTransformer
-from funcattn.bench.memory import status
 from funcattn.models import predict_streamed
+from funcattn.ops.memory import status
 from funcattn.provenance import cpu_seconds, facts
 
 RESULTS = Path(__file__).parent.parent / "results" / "ten_million_points.json"

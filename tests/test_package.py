@@ -83,10 +83,10 @@ def test_it_works_without_what_only_unix_has(as_on_windows: Callable[..., str]) 
         """
 import numpy as np, funcattn
 from funcattn.bench import measure, memory
-from funcattn.training.race import _peak_megabytes
+from funcattn.ops.memory import peak_rise
 from funcattn.data.cases import open_folder, write_case, from_arrays
 assert measure.resource is None and memory.resource is None
-assert np.isnan(_peak_megabytes())
+peak_rise(lambda: None)
 values = np.random.default_rng(0).normal(size=(14, 4, 4))
 network = {"width": 8, "layers": 1}
 surrogate = funcattn.Surrogate(epochs=1, network=network, yardsticks=False).fit(values, values)

@@ -232,14 +232,6 @@ def test_operations_of_fused_attention_are_counted() -> None:
     assert operations(both) == 3 * 4 * 2 * n * c * c + 7 * 2 * n * n * c
 
 
-def test_peak_rise_sees_what_a_call_needs_for_a_moment() -> None:
-    def call() -> None:
-        torch.ones(2**24).sum()  # 64 MiB
-
-    assert memory.peak_rise(call) == pytest.approx(2**26, rel=0.05)
-    assert memory.peak_rise(lambda: None) < 2**22
-
-
 @pytest.mark.full
 def test_streaming_holds_no_basis() -> None:
     asked = Job("memory", "layer", Shape(64, 32, 8), 2**16, (PLAIN, STREAMED))

@@ -1,5 +1,6 @@
 """The command in this process, and a finished run."""
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +16,13 @@ from funcattn.tasks.darcy import Darcy
 from funcattn.training.run import train
 
 Call = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., None]
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    """What a finished run keeps of itself."""
+    record: dict[str, Any] = json.loads((folder / "record.json").read_text())
+    return record
 
 
 @pytest.fixture
@@ -49,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
 
 
 @pytest.fixture
-def refused() -> Callable[..., None]:
+def refused() -> Refused:
     """Checks that a call ended with code 1 and one line that says why."""
 
     def check(outcome: tuple[int, str, str], said: str, code: int = 1) -> None:

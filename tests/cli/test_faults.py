@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.conftest import Call, Refused
 
 from funcattn import command, files
 from funcattn.data import Store
@@ -28,8 +29,6 @@ from funcattn.fitting.packing import pack
 from funcattn.tasks.darcy import Darcy
 from funcattn.training.run import Run, train
 
-Call = Callable[..., tuple[int, str, str]]
-Refused = Callable[..., None]
 TRAIN = ("train", "darcy", "--profile", "smoke", "--optimisation.epochs", "1")
 NOBODY = 65534
 LIBRARIES = ("funcattn.cli.train", "funcattn.cli.predict", "funcattn.cli.data", "filelock",

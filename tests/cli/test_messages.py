@@ -4,13 +4,13 @@ import io
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.cli.conftest import Call, Refused
 
 from funcattn.cli import guard, show
 from funcattn.cli.settings import resolved
@@ -21,9 +21,6 @@ from funcattn.tasks.darcy import Darcy
 from funcattn.training.loop import State
 from funcattn.training.run import train
 from funcattn.training.settings import with_model
-
-Call = Callable[..., tuple[int, str, str]]
-Refused = Callable[..., None]
 
 
 def test_an_unknown_setting_is_refused_with_those_that_apply(call: Call, refused: Refused) -> None:

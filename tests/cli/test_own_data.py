@@ -1,13 +1,12 @@
 """From a folder of people's cases to predicted files, by the command."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.conftest import Call
 
-Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.filterwarnings("ignore::funcattn.surrogate.OutsideTrainingWarning")
 
 

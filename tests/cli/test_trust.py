@@ -2,19 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.conftest import Call, Refused
 
 from funcattn.data import Store
 from funcattn.data.cases import Case, open_folder, write_case
 from funcattn.data.cases.case import Cells
 from funcattn.tasks.darcy import Darcy
-
-Call = Callable[..., tuple[int, str, str]]
-Refused = Callable[[tuple[int, str, str], str], None]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ pytest.importorskip("pyvista")
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import mutated_cases  # noqa: E402
+import mutated_arrays  # noqa: E402
 import mutations  # noqa: E402
 
 KINDS = mutations.kinds()
@@ -44,7 +44,7 @@ def test_no_ending_and_no_layout_that_is_read_is_missing(tmp_path: Path) -> None
     endings = {kind.suffix for kind in KINDS} | {Path(kind.inside).suffix for kind in KINDS}
     assert {*folder.SUFFIXES, *tables.PARQUET, ".csv"} <= endings
     found = set()
-    for number, kind in enumerate(mutated_cases.array_kinds()):
+    for number, kind in enumerate(mutated_arrays.kinds()):
         if kind.suffix in array_files.SUFFIXES:
             path = tmp_path / f"{number}{kind.suffix}"
             kind.write(path)

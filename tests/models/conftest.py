@@ -33,7 +33,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn import FunctionalAttention, OperatorTransformer
     from funcattn.models.cno import CNO
     from funcattn.models.deeponet import DeepONet
-    from funcattn.models.fno import FNO, TFNO, UNO
+    from funcattn.models.fno import FNO
     from funcattn.models.functional_operator import FunctionalOperator
     from funcattn.models.gaot import GAOT
     from funcattn.models.geo_fno import GeoFNO
@@ -44,6 +44,7 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     from funcattn.models.ht_net import HTNet
     from funcattn.models.lno import LNO
     from funcattn.models.mlp import MLP
+    from funcattn.models.neuralop import TFNO, UNO
     from funcattn.models.oformer import OFormer
     from funcattn.models.ono import ONO
     from funcattn.models.pointnet import PointNet

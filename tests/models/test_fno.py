@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FNO, TFNO, UNO
+from funcattn.models.fno import FNO
+from funcattn.models.neuralop import TFNO, UNO
 
 GRID = (12, 13)
 POINTS = math.prod(GRID)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from funcattn.models.fno import FourierMultiplier
+from funcattn.models.fourier_multiplier import FourierMultiplier
 
 
 def seeded(*channels_and_modes: Any, **options: Any) -> FourierMultiplier:

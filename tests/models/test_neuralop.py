@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from funcattn.models.fno import quiet_neuralop
+from funcattn.models.neuralop import quiet_neuralop
 
 
 def test_neither_prints_nor_warns_nor_changes_how_warnings_are_shown(
@@ -36,7 +36,7 @@ def test_its_import_uses_no_network_and_starts_nothing() -> None:
 import socket, sys, threading, warnings
 def refuse(*_): raise AssertionError("a connection")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
-from funcattn.models.fno import UNO
+from funcattn.models.neuralop import UNO
 assert "neuralop" not in sys.modules
 before = list(warnings.filters)
 UNO(2, 1, 1, width=4, modes=2)

@@ -14,7 +14,7 @@ import funcattn
 from funcattn.data import StackedSamples, Store, collate, grid_positions, trapezoid_weights
 from funcattn.models import Encoded
 from funcattn.serve import Predictor, load
-from funcattn.serve import predictor as predictor_module
+from funcattn.serve import inputs as inputs_module
 from funcattn.serve.predictor import OutsideTrainingWarning
 from funcattn.settings import changed
 from funcattn.tasks import Task
@@ -22,7 +22,7 @@ from funcattn.tasks.darcy import Darcy
 from funcattn.tasks.navier_stokes import NavierStokes
 from funcattn.tasks.plasticity import Plasticity
 from funcattn.training.checkpoint import CheckpointError, restore_model
-from funcattn.training.loop import best_checkpoint
+from funcattn.training.kept import best_checkpoint
 from funcattn.training.run import train
 from funcattn.training.setup import RunError, build_network
 
@@ -333,7 +333,7 @@ def test_a_streamed_mesh_is_predicted_as_ever(
 def test_a_streamed_mesh_is_warned_about_as_ever(
     free: Predictor, arrays: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predictor_module, "_SCANNED", 10)
+    monkeypatch.setattr(inputs_module, "_SCANNED", 10)
     one = {name: array[2] for name, array in arrays.items()}
     free.predict_streamed(**one, out=None)
     one["values"] = np.where(np.arange(N)[:, None] == 35, 24, one["values"])

@@ -114,14 +114,20 @@ def test_an_input_unlike_the_training_data_is_warned_about(
     assert sum(words.startswith("sample 1: unlike") for words in many["warnings"]) == 1
 
 
-def test_a_finer_drawing_is_as_like_the_training_data_as_a_coarse_one(client: TestClient) -> None:
+def test_a_finer_drawing_is_as_like_the_training_data_as_a_coarse_one(
+    client: TestClient, banded_run: Path
+) -> None:
     asked = {"parameters": {"permeability": [[3, 12], [12, 3]]}}
     coarse, fine = (
         client.post("/models/banded/predict", json=asked | {"refine": refine}).json()
         for refine in (1, 2)
     )
     assert len(fine["lower"]["pressure"]) > len(coarse["lower"]["pressure"])
-    assert fine["unlike"] == coarse["unlike"]
+    assert fine["unlike"] == pytest.approx(coarse["unlike"], rel=0.05)
+    drawn = client.post("/models/banded/input", json=asked | {"refine": 2}).json()
+    positions, values = (np.array(drawn[name]) for name in ("positions", "values"))
+    (score,) = load(banded_run).familiarity(positions, values, grid=drawn["grid"])
+    assert fine["unlike"] == pytest.approx(score.worst)
 
 
 def test_a_run_without_calibration_has_none(client: TestClient) -> None:

@@ -6,7 +6,7 @@ from funcattn.data import Store, collate
 from funcattn.serve import Predictor
 from funcattn.settings import changed
 from funcattn.tasks.navier_stokes import NavierStokes, NavierStokesData
-from funcattn.training.loop import evaluate
+from funcattn.training.evaluation import evaluate
 from funcattn.training.report import _look
 from funcattn.training.setup import build_network
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from funcattn.models.fno import FourierMultiplier
+from funcattn.models.fourier_multiplier import FourierMultiplier
 from funcattn.nn import Points
 from funcattn.nn.operator import FourierMap, MetricAttention, ModewiseMap, PartitionAttention
 from funcattn.nn.operator.spectral import axis_functions, axis_weights

@@ -20,7 +20,7 @@ from funcattn.settings import changed
 from funcattn.tasks import TASKS
 from funcattn.tasks.base import Network
 from funcattn.tasks.darcy import Darcy
-from funcattn.training.loop import best_checkpoint
+from funcattn.training.kept import best_checkpoint
 from funcattn.training.run import train
 
 Until = Callable[..., None]

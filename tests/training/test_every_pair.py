@@ -11,7 +11,8 @@ from funcattn.data import Store
 from funcattn.models import MODELS
 from funcattn.settings import changed
 from funcattn.tasks import TASKS, Generated
-from funcattn.training.loop import Trainer, evaluate
+from funcattn.training.evaluation import evaluate
+from funcattn.training.loop import Trainer
 from funcattn.training.run import _fit
 from funcattn.training.settings import with_model
 from funcattn.training.setup import build_network

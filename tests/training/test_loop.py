@@ -21,13 +21,9 @@ from funcattn.tasks import TASKS, Splits
 from funcattn.tasks.darcy import Darcy
 from funcattn.training import run as run_module
 from funcattn.training.checkpoint import load_checkpoint, model_tensors
-from funcattn.training.loop import (
-    NonFiniteLossError,
-    State,
-    Trainer,
-    best_checkpoint,
-    evaluate,
-)
+from funcattn.training.evaluation import evaluate
+from funcattn.training.kept import best_checkpoint
+from funcattn.training.loop import NonFiniteLossError, State, Trainer
 from funcattn.training.run import Run, train
 from funcattn.training.setup import build_network
 

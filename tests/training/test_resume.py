@@ -23,7 +23,8 @@ from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
 from funcattn.training import run as run_module
 from funcattn.training.checkpoint import CheckpointError, load_checkpoint, model_tensors
-from funcattn.training.loop import Interrupted, State, Trainer, best_checkpoint
+from funcattn.training.kept import best_checkpoint
+from funcattn.training.loop import Interrupted, State, Trainer
 from funcattn.training.run import train
 from funcattn.training.setup import RunError, build_network
 

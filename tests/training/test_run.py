@@ -18,7 +18,8 @@ from funcattn.settings import RunSettings, changed
 from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
 from funcattn.training.checkpoint import CheckpointError, model_tensors, restore_model
-from funcattn.training.loop import State, best_checkpoint
+from funcattn.training.kept import best_checkpoint
+from funcattn.training.loop import State
 from funcattn.training.report import write_report
 from funcattn.training.run import Run, train
 from funcattn.training.settings import with_model

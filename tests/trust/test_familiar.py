@@ -1,4 +1,5 @@
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -126,3 +127,19 @@ def test_own_cases_unlike_training_are_warned_of():
     stripes = np.broadcast_to(2.0 * (-1.0) ** np.arange(6), (1, 6, 6))
     with pytest.warns(OutsideCases, match="unlike the training data"):
         surrogate.predict(stripes)
+
+
+def test_own_cases_on_a_finer_grid_are_not_unlike_training():
+    sizes = np.random.default_rng(0).normal(size=(40, 2, 1, 1))
+
+    def sources(points):
+        x, y = np.meshgrid(*2 * [np.linspace(0, 1, points)], indexing="ij")
+        return sizes[:, 0] * np.cos(np.pi * x) + sizes[:, 1] * np.sin(np.pi * y)
+
+    size = {"width": 8, "layers": 1, "heads": 2, "bases": 4}
+    surrogate = Surrogate(epochs=1, network=size, yardsticks=False).fit(sources(6), sources(6))
+    surrogate.calibrate(0.8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OutsideCases)
+        surrogate.predict(sources(6)[:3])
+        surrogate.predict(sources(26)[:3])

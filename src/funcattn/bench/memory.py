@@ -1,19 +1,17 @@
 """Memory of candidates: the rise of a process's peak during one call."""
 
-import ctypes
-import gc
 import os
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from funcattn.bench.candidates import Candidate
-from funcattn.bench.measure import KINDS, Call, Job, Say, calls, inputs, short
-from funcattn.ops.memory import available_bytes
+from funcattn.bench.measure import KINDS, Job, Say, calls, inputs, short
+from funcattn.ops.memory import available_bytes, status
+from funcattn.ops.memory import peak_rise as peak_rise
 from funcattn.processes import end_with_parent
 
 resource: Any
@@ -50,29 +48,6 @@ def _rise(job: Job, candidate: Candidate, kind: str) -> dict[str, Any]:
     call = calls(job.part, module, inputs(job.part, job.shape, job.points))[kind]
     rise = peak_rise(call)
     return {"bytes": rise, "bytes per point": rise / job.points}
-
-
-def peak_rise(call: Call) -> int:
-    """Bytes by which the peak of resident memory rises in a call, over what stands before it."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-        before = status("VmHWM")
-        call()
-        return status("VmHWM") - before
-    except OSError:  # where the peak cannot be reset, it may have been reached before
-        if resource is None:
-            raise
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        call()
-        return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-
-
-def status(name: str) -> int:
-    """Bytes that the system states for this process, such as VmHWM, its peak of memory."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith(name + ":")).split()[1])
 
 
 def in_a_fork(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from funcattn.bench.candidates import (
     Shape,
 )
 from funcattn.bench.measure import KINDS, Call, Say, calls, inputs
-from funcattn.bench.memory import SMALL, peak_rise, status
+from funcattn.bench.memory import SMALL
 from funcattn.models import OperatorTransformer, predict_streamed
+from funcattn.ops.memory import peak_rise, status
 
 SHAPE = Shape(128, 64, 8)
 MILLION = 2**20

@@ -18,8 +18,9 @@ from funcattn.tasks import TASKS, Task
 from funcattn.training.bundled import run_folder
 from funcattn.training.cost import model_cost
 from funcattn.training.ensemble import train_members, write_test
+from funcattn.training.kept import differing
 from funcattn.training.loggers import LoggerName
-from funcattn.training.loop import State, differing
+from funcattn.training.loop import State
 from funcattn.training.report import write_report
 from funcattn.training.run import Run, train
 

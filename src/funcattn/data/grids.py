@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from funcattn.data.samples import LazySamples, Sample
@@ -34,6 +34,18 @@ def grid_positions(grid: Sequence[int], *, periodic: bool = False) -> Float[Tens
         for length in grid
     ]
     return torch.cartesian_prod(*axes).reshape(-1, len(grid))
+
+
+def grid_rows(grid: Sequence[int], places: Sequence[Tensor]) -> Shaped[Tensor, " n"]:
+    """Which points of a grid are at these places of its axes.
+
+    >>> grid_rows((2, 3), [torch.tensor([1]), torch.tensor([0, 2])])
+    tensor([3, 5])
+    """
+    rows = torch.zeros(1, dtype=torch.long)
+    for length, along in zip(grid, places, strict=True):
+        rows = (rows[:, None] * length + along).flatten()
+    return rows
 
 
 def public_positions(grid: Sequence[int]) -> Float[Tensor, "n s"]:

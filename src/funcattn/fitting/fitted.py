@@ -22,13 +22,13 @@ from funcattn.fitting.sizing import extrapolated
 from funcattn.models import NormalisedNetwork, predict_streamed
 from funcattn.problem import slices
 from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
-from funcattn.serve.familiar import Familiarity, pooled, read_familiarity, watched
+from funcattn.serve.familiar import Familiarity, looked_at, read_familiarity
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
 from funcattn.tasks.own_samples import sample_of, split_of, splits_of
 from funcattn.training.ensemble import read_test
-from funcattn.training.loop import check_fingerprint
+from funcattn.training.kept import check_fingerprint
 from funcattn.training.run import Run
 from funcattn.training.setup import RunError, read_json
 
@@ -384,17 +384,15 @@ class FittedSurrogate:
             return torch.from_numpy(out)
         where = network.position_range
         batch = collate([sample]).to(where.device, where.dtype)
-        with watched(network) as seen:
-            said = self.task.predict(network, batch)
         familiar = self._familiar
-        if familiar is not None and network is self.run.network:
-            score = familiar.scores(pooled(batch, seen, said))[0].worst
-            if score > 1:
-                warnings.warn(
-                    f"a case is {familiar.in_words(score)}",
-                    OutsideTrainingWarning,
-                    stacklevel=4,
-                )
+        if familiar is None or network is not self.run.network:
+            return self.task.predict(network, batch)[0].float().cpu()
+        said, found = looked_at(self.task, network, batch)
+        score = familiar.scores(found)[0].worst
+        if score > 1:
+            warnings.warn(
+                f"a case is {familiar.in_words(score)}", OutsideTrainingWarning, stacklevel=4
+            )
         return said[0].float().cpu()
 
     @property

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.grids import CONVOLUTIONS, OnGrid
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 _LIFTED = 64
@@ -179,25 +178,13 @@ class CNOSettings(NetworkSettings):
     """Residual blocks at each level."""
 
 
-def _build(settings: CNOSettings, problem: Problem) -> CNO:
-    return CNO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        levels=settings.levels,
-        blocks=settings.blocks,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "cno",
     ModelEntry(
         "Convolutional neural operator: a U-Net whose activations make no aliases",
         "Raonic et al., Convolutional Neural Operators, NeurIPS 2023",
         when="As U-Net, where the result should not depend on the grid it was trained on.",
-        fields=Form(CNOSettings, _build),
+        fields=Form(CNOSettings, from_settings(CNO)),
         needs_grid=True,
         published={"width": 16, "levels": 4, "blocks": 4},
         small={"width": 16, "levels": 3, "blocks": 1},

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
 from funcattn.models.mlp import perceptron
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import glorot
 from funcattn.nn.points import Points
 from funcattn.problem import Problem
@@ -101,19 +101,11 @@ class DeepONetSettings(NetworkSettings):
     """Functions of position for each output channel."""
 
 
-def _build(settings: DeepONetSettings, problem: Problem) -> DeepONet:
+def sensors_of(problem: Problem) -> int:
+    """As many as the samples have points."""
     if problem.points is None:
         raise ValueError("points: expected the number of points of all samples, got None")
-    return DeepONet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        sensors=problem.points,
-        width=settings.width,
-        layers=settings.layers,
-        bases=settings.bases,
-        time=problem.time,
-    )
+    return problem.points
 
 
 MODELS.register(
@@ -122,7 +114,7 @@ MODELS.register(
         "Deep operator network with the points as sensors",
         "Lu et al., DeepONet, Nature Machine Intelligence 2021",
         when="All samples have the same points in the same order, and fast training matters.",
-        fields=Form(DeepONetSettings, _build),
+        fields=Form(DeepONetSettings, from_settings(DeepONet, sensors=sensors_of)),
         needs_size=True,
         muon=True,
         published={"width": 128, "layers": 3, "bases": 128},

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from funcattn.models.base import FieldNetwork
 from funcattn.models.laplacians import OperatorCache
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 Diffusing = Literal["spectral", "implicit"]
@@ -296,28 +295,13 @@ class DiffusionNetSettings(NetworkSettings):
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"dropout": (0, 1)}
 
 
-def _build(settings: DiffusionNetSettings, problem: Problem) -> DiffusionNet:
-    return DiffusionNet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        functions=settings.functions,
-        features=settings.features,
-        diffusion=settings.diffusion,
-        dropout=settings.dropout,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "diffusion_net",
     ModelEntry(
         "DiffusionNet: heat flows along the surface of the points for learned times",
         "Sharp et al., DiffusionNet, ACM Transactions on Graphics 2022",
         when="Surfaces in space, few of them: with features `heat` no rotation matters.",
-        fields=Form(DiffusionNetSettings, _build),
+        fields=Form(DiffusionNetSettings, from_settings(DiffusionNet)),
         spaces=(2, 3),
         muon=True,
         published={"width": 128, "layers": 4, "functions": 128},

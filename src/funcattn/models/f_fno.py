@@ -12,12 +12,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FNOSettings, GridNetwork
-from funcattn.models.grids import at_points, cut, extended
+from funcattn.models.fno import FNOSettings
+from funcattn.models.grids import GridNetwork, at_points, cut, extended, padding_of
 from funcattn.models.matrices import Axes
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.ops.linalg import at_least_float32
-from funcattn.problem import Problem
 
 
 class FactorisedLayer(nn.Module):
@@ -131,27 +130,13 @@ class FFNOSettings(FNOSettings):
     modes: int = 16
 
 
-def _built(settings: FFNOSettings, problem: Problem) -> FFNO:
-    return FFNO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        modes=settings.modes,
-        # Where space is not a torus, a tenth of each axis keeps its ends apart.
-        padding=0.0 if problem.periodic else 0.1,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "f_fno",
     ModelEntry(
         "Fourier neural operator, factorised by axes",
         "Tran et al., Factorized Fourier Neural Operators, ICLR 2023",
         when="As FNO, for deep networks and many axes: few parameters per layer.",
-        fields=Form(FFNOSettings, _built),
+        fields=Form(FFNOSettings, from_settings(FFNO, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={"width": 64, "layers": 24, "modes": 16},

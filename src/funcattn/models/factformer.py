@@ -14,8 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.grids import CONVOLUTIONS, OnGrid, at_points
 from funcattn.models.oformer import Gated, rotated
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 
@@ -176,26 +175,13 @@ class FactFormerSettings(NetworkSettings):
     """Channels of a head."""
 
 
-def _build(settings: FactFormerSettings, problem: Problem) -> FactFormer:
-    return FactFormer(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        heads=settings.heads,
-        channels=settings.channels,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "factformer",
     ModelEntry(
         "Factorised transformer: attention along one axis of a grid at a time",
         "Li et al., Scalable Transformer for PDE Surrogate Modeling, NeurIPS 2023",
         when="Large grids of several axes, where softmax attention is too slow.",
-        fields=Form(FactFormerSettings, _build),
+        fields=Form(FactFormerSettings, from_settings(FactFormer)),
         needs_grid=True,
         published={"width": 128, "layers": 4, "heads": 8, "channels": 64},
         small={"width": 32, "layers": 3, "heads": 4, "channels": 16},

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -16,10 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.bases import split_heads
 from funcattn.nn.points import Points, per_dimension
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 _REACH = 1.04
@@ -315,30 +315,15 @@ class GAOTSettings(NetworkSettings):
     """Nodes of a patch per axis."""
 
 
-def _build(settings: GAOTSettings, problem: Problem) -> GAOT:
-    return GAOT(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        lower=problem.lower,
-        upper=problem.upper,
-        width=settings.width,
-        channels=settings.channels,
-        layers=settings.layers,
-        heads=settings.heads,
-        latent=settings.latent,
-        patch=settings.patch,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "gaot",
     ModelEntry(
         "Geometry-aware operator transformer: near points to a latent grid, its patches, and back",
         "Wen et al., Geometry Aware Operator Transformer, NeurIPS 2025",
         when="Clouds that fill a box unevenly: it sees how points lie around each place.",
-        fields=Form(GAOTSettings, _build),
+        fields=Form(
+            GAOTSettings, from_settings(GAOT, lower=attrgetter("lower"), upper=attrgetter("upper"))
+        ),
         muon=True,
         published={
             "width": 256,

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 from jaxtyping import Complex, Float
@@ -15,14 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.fno import FourierMultiplier
+from funcattn.models.fourier_multiplier import FourierMultiplier
 from funcattn.models.grids import at_points
 from funcattn.models.matrices import Axes
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import uniform_modes
 from funcattn.nn.points import Points, per_dimension
 from funcattn.ops.linalg import at_least_float32
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -229,28 +229,16 @@ class GeoFNOSettings(NetworkSettings):
     """Points per axis of the grid."""
 
 
-def _build(settings: GeoFNOSettings, problem: Problem) -> GeoFNO:
-    return GeoFNO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        lower=problem.lower,
-        upper=problem.upper,
-        width=settings.width,
-        layers=settings.layers,
-        modes=settings.modes,
-        latent=settings.latent,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "geo_fno",
     ModelEntry(
         "Fourier neural operator on points, by a learned deformation to a grid",
         "Li et al., Fourier Neural Operator with Learned Deformations, JMLR 2023",
         when="Clouds of points of one topology, where Fourier layers are wanted.",
-        fields=Form(GeoFNOSettings, _build),
+        fields=Form(
+            GeoFNOSettings,
+            from_settings(GeoFNO, lower=attrgetter("lower"), upper=attrgetter("upper")),
+        ),
         published={"width": 32, "layers": 3, "modes": 12, "latent": 40},
         small={"width": 24, "modes": 8, "latent": 20},
         tiny={"width": 8, "layers": 2, "modes": 2, "latent": 4},

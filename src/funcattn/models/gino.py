@@ -8,6 +8,7 @@ import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.fno import FourierMultiplier, forget_metadata, quiet_neuralop
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.fourier_multiplier import FourierMultiplier
+from funcattn.models.neuralop import forget_metadata, quiet_neuralop
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.points import Points, per_dimension
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 _MOST_DISTANCES = 2**24
@@ -231,27 +232,15 @@ class GINOSettings(NetworkSettings):
     """Fourier modes per axis."""
 
 
-def _build(settings: GINOSettings, problem: Problem) -> GINO:
-    return GINO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        lower=problem.lower,
-        upper=problem.upper,
-        width=settings.width,
-        layers=settings.layers,
-        modes=settings.modes,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "gino",
     ModelEntry(
         "Kernels to a grid, a Fourier neural operator there, and back (neuraloperator)",
         "Li et al., Geometry-Informed Neural Operator, NeurIPS 2023",
         when="Clouds of points that fill a box, where Fourier layers are wanted.",
-        fields=Form(GINOSettings, _build),
+        fields=Form(
+            GINOSettings, from_settings(GINO, lower=attrgetter("lower"), upper=attrgetter("upper"))
+        ),
         published={"width": 32, "layers": 4, "modes": 12},
         small={"width": 24, "modes": 8},
         tiny={"width": 8, "layers": 2, "modes": 2},

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from funcattn.models.base import FieldNetwork
 from funcattn.models.lno import ResidualPerceptron
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.baselines.base import measure
 from funcattn.nn.bases import split_heads
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -170,26 +169,13 @@ class GNOTSettings(NetworkSettings):
     """Networks at each point, mixed by position."""
 
 
-def _build(settings: GNOTSettings, problem: Problem) -> GNOT:
-    return GNOT(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        heads=settings.heads,
-        experts=settings.experts,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "gnot",
     ModelEntry(
         "General neural operator transformer: linear attention, experts by position",
         "Hao et al., GNOT, ICML 2023",
         when="Points whose behaviour differs from region to region.",
-        fields=Form(GNOTSettings, _build),
+        fields=Form(GNOTSettings, from_settings(GNOT)),
         muon=True,
         published={"width": 128, "layers": 3, "heads": 1, "experts": 3},
         small={"width": 32, "layers": 3, "heads": 1, "experts": 3},

@@ -13,8 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.graphs import Graph, GraphNetwork, SageLayer, SampleNorm, graph_of
 from funcattn.models.pointnet import relu_network
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 
@@ -151,25 +150,13 @@ class GraphUNetSettings(NetworkSettings):
     """Points that each point is connected with, itself included."""
 
 
-def _build(settings: GraphUNetSettings, problem: Problem) -> GraphUNet:
-    return GraphUNet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        levels=settings.levels,
-        neighbours=settings.neighbours,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "graph_unet",
     ModelEntry(
         "Graph U-Net: averages over near points on ever fewer points, and back",
         "Gao and Ji, Graph U-Nets, ICML 2019",
         when="As GraphSAGE, where points that are far from each other matter.",
-        fields=Form(GraphUNetSettings, _build),
+        fields=Form(GraphUNetSettings, from_settings(GraphUNet)),
         muon=True,
         cost="n²",
         published={"width": 8, "levels": 4, "neighbours": 64},

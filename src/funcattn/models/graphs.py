@@ -8,7 +8,7 @@ Axes: b batch, n point, v node, e edge, s space dimension, c width, k feature, o
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,10 +19,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
 from funcattn.models.pointnet import relu_network
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import truncated_by_inputs
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 _MOST_DISTANCES = 2**24
@@ -346,30 +345,13 @@ class GNOSettings(GraphSettings):
     """Hidden channels of the kernel."""
 
 
-def _built(network: Callable[..., nn.Module]) -> Callable[[GraphSettings, Problem], nn.Module]:
-    def build(settings: GraphSettings, problem: Problem) -> nn.Module:
-        more = {"kernel": settings.kernel} if isinstance(settings, GNOSettings) else {}
-        return network(
-            problem.space,
-            problem.input_channels,
-            problem.output_channels,
-            width=settings.width,
-            layers=settings.layers,
-            neighbours=settings.neighbours,
-            time=problem.time,
-            **more,
-        )
-
-    return build
-
-
 MODELS.register(
     "graphsage",
     ModelEntry(
         "GraphSAGE: averages over near points",
         "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
         when="A cheap yardstick for clouds: what near points know of each other.",
-        fields=Form(GraphSettings, _built(GraphSAGE)),
+        fields=Form(GraphSettings, from_settings(GraphSAGE)),
         muon=True,
         cost="n²",
         published={"width": 64, "layers": 3, "neighbours": 64},
@@ -383,7 +365,7 @@ MODELS.register(
         "MeshGraphNet: messages along edges between near points",
         "Pfaff et al., Learning Mesh-Based Simulation with Graph Networks, ICLR 2021",
         when="Local physics on meshes: what happens at a point depends on near ones.",
-        fields=Form(GraphSettings, _built(MeshGraphNet)),
+        fields=Form(GraphSettings, from_settings(MeshGraphNet)),
         muon=True,
         cost="n²",
         published={"width": 128, "layers": 15, "neighbours": 7},
@@ -397,7 +379,7 @@ MODELS.register(
         "Graph kernel network: integrals over near points",
         "Li et al., Neural Operator: Graph Kernel Network, 2020",
         when="The first neural operator, for comparison: a kernel for each pair of near points.",
-        fields=Form(GNOSettings, _built(GNO)),
+        fields=Form(GNOSettings, from_settings(GNO)),
         muon=True,
         cost="n²",
         published={"width": 64, "layers": 6, "neighbours": 16, "kernel": 1024},

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.nn.points import Points, check_grid
+from funcattn.nn.points import Points, check_grid, per_dimension
+from funcattn.problem import Problem
 
 CONVOLUTIONS: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
     1: nn.Conv1d,
@@ -50,6 +51,40 @@ class OnGrid(FieldNetwork):
     @abstractmethod
     def on_grid(self, x: Float[Tensor, "b k *grid"]) -> Float[Tensor, "b o *grid"]:
         """From the features on the grid to the outputs."""
+
+
+class GridNetwork(OnGrid):
+    """A network on a grid that has modes, and padding where the grid is not periodic."""
+
+    def __init__(
+        self,
+        space: int,
+        inputs: int,
+        outputs: int,
+        *,
+        modes: int | Sequence[int],
+        padding: float | Sequence[float],
+        time: bool,
+    ) -> None:
+        super().__init__(space, inputs, outputs, time=time)
+        self.modes = (modes,) * space if isinstance(modes, int) else tuple(modes)
+        if len(self.modes) != space or min(self.modes) < 1:
+            raise ValueError(
+                f"modes: expected a positive number, or one for each of {space} axes, got {modes}"
+            )
+        self.padding = per_dimension(padding, space)
+        if not all(0 <= p <= 1 for p in self.padding):
+            raise ValueError(f"padding: expected fractions of the axes in [0, 1], got {padding}")
+
+    def padded(self, grid: Sequence[int]) -> list[int]:
+        """The axis lengths with padding."""
+        pairs = zip(self.padding, grid, strict=True)
+        return [length + round(fraction * length) for fraction, length in pairs]
+
+
+def padding_of(problem: Problem) -> float:
+    """Where space is not a torus, a tenth of each axis keeps its ends apart."""
+    return 0.0 if problem.periodic else 0.1
 
 
 def at_points(linear: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

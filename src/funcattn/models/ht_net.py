@@ -14,12 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FourierMultiplier, GridNetwork
-from funcattn.models.grids import CONVOLUTIONS, at_points, cut, extended
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.fourier_multiplier import FourierMultiplier
+from funcattn.models.grids import CONVOLUTIONS, GridNetwork, at_points, cut, extended, padding_of
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.unet import multiples
 from funcattn.nn.bases import split_heads
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -223,30 +222,13 @@ class HTNetSettings(NetworkSettings):
     """Fourier layers."""
 
 
-def _built(settings: HTNetSettings, problem: Problem) -> HTNet:
-    return HTNet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        levels=settings.levels,
-        heads=settings.heads,
-        window=settings.window,
-        modes=settings.modes,
-        spectral=settings.spectral,
-        # Where space is not a torus, a tenth of each axis keeps its ends apart.
-        padding=0.0 if problem.periodic else 0.1,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "ht_net",
     ModelEntry(
         "Hierarchical transformer: attention in windows at several resolutions, Fourier layers",
         "Liu et al., HT-Net: Hierarchical Transformer for Multiscale PDEs, 2022",
         when="Grids with coefficients that vary on many scales, finer than Fourier modes can see.",
-        fields=Form(HTNetSettings, _built),
+        fields=Form(HTNetSettings, from_settings(HTNet, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={

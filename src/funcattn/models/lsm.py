@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.grids import OnGrid, at_points, cut, extended
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.unet import UShape, multiples
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -164,27 +163,13 @@ class LSMSettings(NetworkSettings):
     """Sines and cosines by which tokens are mapped."""
 
 
-def _build(settings: LSMSettings, problem: Problem) -> LSM:
-    return LSM(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        levels=settings.levels,
-        heads=settings.heads,
-        tokens=settings.tokens,
-        waves=settings.waves,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "lsm",
     ModelEntry(
         "Latent spectral model: a U-Net with latent tokens on its bridges",
         "Wu et al., Solving High-Dimensional PDEs with Latent Spectral Models, ICML 2023",
         when="Grids with features of many scales, where a U-Net is nearly enough.",
-        fields=Form(LSMSettings, _build),
+        fields=Form(LSMSettings, from_settings(LSM)),
         needs_grid=True,
         published={"width": 64, "levels": 4, "heads": 8, "tokens": 4, "waves": 12},
         small={"width": 16, "levels": 3, "heads": 4},

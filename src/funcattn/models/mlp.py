@@ -10,9 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -74,23 +73,12 @@ class MLPSettings(NetworkSettings):
     """Hidden layers."""
 
 
-def _build(settings: MLPSettings, problem: Problem) -> MLP:
-    return MLP(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "mlp",
     ModelEntry(
         "A plain network at each point by itself",
         when="A yardstick: what can be known of a point without looking at others.",
-        fields=Form(MLPSettings, _build),
+        fields=Form(MLPSettings, from_settings(MLP)),
         muon=True,
         published={"width": 128, "layers": 4},
         small={"width": 64, "layers": 4},

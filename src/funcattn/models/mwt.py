@@ -15,10 +15,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.grids import CONVOLUTIONS, OnGrid, at_points, cut, extended
 from funcattn.models.matrices import Axes
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import uniform_modes
 from funcattn.ops.linalg import at_least_float32
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -263,26 +262,13 @@ class MWTSettings(NetworkSettings):
     """Fourier modes per axis."""
 
 
-def _build(settings: MWTSettings, problem: Problem) -> MWT:
-    return MWT(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        order=settings.order,
-        channels=settings.channels,
-        layers=settings.layers,
-        modes=settings.modes,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "mwt",
     ModelEntry(
         "Multiwavelet operator: maps between the levels of a multiwavelet transform",
         "Gupta et al., Multiwavelet-Based Operator Learning, NeurIPS 2021",
         when="Grids with features at many scales, and shocks in one dimension.",
-        fields=Form(MWTSettings, _build),
+        fields=Form(MWTSettings, from_settings(MWT)),
         needs_grid=True,
         cost="n log n",
         published={"order": 4, "channels": 4, "layers": 4, "modes": 12},

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.baselines.base import measure
 from funcattn.nn.baselines.galerkin import integral_attention
 from funcattn.nn.bases import split_heads
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 _LONGEST = 10_000.0
@@ -208,26 +207,13 @@ class OFormerSettings(NetworkSettings):
     """Channels of the decoder."""
 
 
-def _build(settings: OFormerSettings, problem: Problem) -> OFormer:
-    return OFormer(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        heads=settings.heads,
-        latent=settings.latent,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "oformer",
     ModelEntry(
         "Operator transformer: Galerkin attention with rotary positions, and a decoder",
         "Li et al., Transformer for Partial Differential Equations' Operator Learning, TMLR 2023",
         when="Fields whose points act on each other by their distance.",
-        fields=Form(OFormerSettings, _build),
+        fields=Form(OFormerSettings, from_settings(OFormer)),
         muon=True,
         published={"width": 96, "layers": 6, "heads": 4, "latent": 256},
         small={"width": 32, "layers": 4, "heads": 2, "latent": 64},

@@ -13,14 +13,13 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.base import FieldNetwork
 from funcattn.models.blocks import Mlp
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn import OrthonormalBasis
 from funcattn.nn.baselines.base import measure
 from funcattn.nn.bases import split_heads
 from funcattn.nn.feature_maps import linear
 from funcattn.nn.points import Points
 from funcattn.ops import lift, projector
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -163,26 +162,13 @@ class ONOSettings(NetworkSettings):
     """Orthonormal functions of a layer."""
 
 
-def _build(settings: ONOSettings, problem: Problem) -> ONO:
-    return ONO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        heads=settings.heads,
-        bases=settings.bases,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "ono",
     ModelEntry(
         "Orthogonal neural operator: a diagonal map in an orthonormal basis",
         "Xiao et al., Improved Operator Learning by Orthogonal Attention, ICML 2024",
         when="Few training samples: orthonormal functions are a strong regularisation.",
-        fields=Form(ONOSettings, _build),
+        fields=Form(ONOSettings, from_settings(ONO)),
         muon=True,
         published={"width": 64, "layers": 3, "heads": 4, "bases": 64},
         small={"width": 32, "layers": 3, "heads": 4, "bases": 32},

@@ -13,9 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from funcattn.models.clouds import Cloud
 from funcattn.models.convolving import SIZES, Convolution, ConvolvingSettings, ConvolvingU
 from funcattn.models.matrices import Axes
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import glorot_by_shape
-from funcattn.problem import Problem
 
 _MOST_GAUSSIANS = 2**22
 """Held in memory at once."""
@@ -154,24 +153,13 @@ class PCNN(ConvolvingU):
         return torch.cat(rows)
 
 
-def _build(settings: ConvolvingSettings, problem: Problem) -> PCNN:
-    return PCNN(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        dropout=settings.dropout,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "pcnn",
     ModelEntry(
         "PCNN: convolutions of fields extended from the points to space",
         "Atzmon et al., Point Convolutional Neural Networks by Extension Operators, TOG 2018",
         when="Small clouds where convolutions as on grids are wanted; quadratic in the points.",
-        fields=Form(ConvolvingSettings, _build),
+        fields=Form(ConvolvingSettings, from_settings(PCNN)),
         **SIZES,
     ),
 )

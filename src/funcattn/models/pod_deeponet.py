@@ -10,12 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.deeponet import DeepONetSettings
+from funcattn.models.deeponet import DeepONetSettings, sensors_of
 from funcattn.models.mlp import perceptron
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import glorot
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 
 
 class PODDeepONet(FieldNetwork):
@@ -105,28 +104,13 @@ class PODDeepONet(FieldNetwork):
         )
 
 
-def _build(settings: DeepONetSettings, problem: Problem) -> PODDeepONet:
-    if problem.points is None:
-        raise ValueError("points: expected the number of points of all samples, got None")
-    return PODDeepONet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        sensors=problem.points,
-        width=settings.width,
-        layers=settings.layers,
-        bases=settings.bases,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "pod_deeponet",
     ModelEntry(
         "DeepONet with the principal components of the training data as its functions",
         "Lu et al., A Comprehensive and Fair Comparison of Two Neural Operators, CMAME 2022",
         when="All samples have the same points, and their solutions span a small space.",
-        fields=Form(DeepONetSettings, _build),
+        fields=Form(DeepONetSettings, from_settings(PODDeepONet, sensors=sensors_of)),
         needs_size=True,
         muon=True,
         published={"width": 128, "layers": 3, "bases": 20},

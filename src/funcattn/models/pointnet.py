@@ -12,9 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from funcattn.models.base import FieldNetwork
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.nn.points import Points
-from funcattn.problem import Problem
 from funcattn.settings import NetworkSettings
 
 
@@ -95,24 +94,13 @@ class PointNetSettings(NetworkSettings):
     """Hidden channels of encoder and decoder."""
 
 
-def _build(settings: PointNetSettings, problem: Problem) -> PointNet:
-    return PointNet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        hidden=settings.hidden,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "pointnet",
     ModelEntry(
         "PointNet: each point by itself, and the largest of each feature over all",
         "Qi et al., PointNet, CVPR 2017",
         when="A cheap yardstick for clouds: what one summary of all points adds to each of them.",
-        fields=Form(PointNetSettings, _build),
+        fields=Form(PointNetSettings, from_settings(PointNet)),
         muon=True,
         published={"width": 8, "hidden": 64},
         small={"width": 8, "hidden": 64},

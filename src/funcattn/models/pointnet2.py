@@ -15,8 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from funcattn.models.clouds import Cloud, CloudNetwork, NormedPerceptron, nearest_in, thinned
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 _FEWER = 4
@@ -154,25 +153,13 @@ class PointNet2Settings(NetworkSettings):
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"dropout": (0, 1)}
 
 
-def _build(settings: PointNet2Settings, problem: Problem) -> PointNet2:
-    return PointNet2(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        radius=settings.radius,
-        dropout=settings.dropout,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "pointnet2",
     ModelEntry(
         "PointNet++: the largest of each feature over neighbourhoods of ever fewer points",
         "Qi et al., PointNet++, NeurIPS 2017",
         when="Clouds whose labels follow from shapes at several scales; a yardstick on surfaces.",
-        fields=Form(PointNet2Settings, _build),
+        fields=Form(PointNet2Settings, from_settings(PointNet2)),
         muon=True,
         cost="n²",
         published={"width": 32, "radius": 0.1},

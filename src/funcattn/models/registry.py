@@ -28,6 +28,27 @@ class Form:
     build: Callable[[Any, Problem], nn.Module]
 
 
+def from_settings(
+    network: Callable[..., nn.Module], **decided: Callable[[Problem], Any]
+) -> Callable[[NetworkSettings, Problem], nn.Module]:
+    """How a network is built whose options have the names of its settings.
+
+    decided: further options, and how the problem decides them.
+    """
+
+    def build(settings: NetworkSettings, problem: Problem) -> nn.Module:
+        return network(
+            problem.space,
+            problem.input_channels,
+            problem.output_channels,
+            **vars(settings),
+            **{name: of(problem) for name, of in decided.items()},
+            time=problem.time,
+        )
+
+    return build
+
+
 @dataclass(frozen=True)
 class ModelEntry:
     """A network that can be built from settings."""
@@ -124,8 +145,8 @@ MODELS: Registry[ModelEntry] = Registry(
         "coefficient_attention": "funcattn.models.transformers",
         "functional_operator": "funcattn.models.functional_operator",
         "fno": "funcattn.models.fno",
-        "tfno": "funcattn.models.fno",
-        "uno": "funcattn.models.fno",
+        "tfno": "funcattn.models.neuralop",
+        "uno": "funcattn.models.neuralop",
         "f_fno": "funcattn.models.f_fno",
         "u_fno": "funcattn.models.u_fno",
         "unet": "funcattn.models.unet",

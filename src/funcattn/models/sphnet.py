@@ -15,9 +15,8 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.models.clouds import Cloud, nearest_in
 from funcattn.models.convolving import SIZES, Convolution, ConvolvingSettings, ConvolvingU
 from funcattn.models.matrices import Axes
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.starts import glorot_by_shape
-from funcattn.problem import Problem
 
 _PATCH = 48
 """Points around each point that are convolved, as published."""
@@ -161,25 +160,13 @@ class SPHNetSettings(ConvolvingSettings):
     """Of the kernels at the finest level."""
 
 
-def _build(settings: SPHNetSettings, problem: Problem) -> SPHNet:
-    return SPHNet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        radius=settings.radius,
-        dropout=settings.dropout,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "sphnet",
     ModelEntry(
         "SPHNet: convolutions by spherical harmonics, which no rotation changes",
         "Poulenard et al., Effective Rotation-Invariant Point CNN, 3DV 2019",
         when="Labels of shapes in any pose: it never has to learn what a rotation does.",
-        fields=Form(SPHNetSettings, _build),
+        fields=Form(SPHNetSettings, from_settings(SPHNet)),
         spaces=(2, 3),
         **SIZES,
     ),

@@ -11,11 +11,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.models.fno import FNOSettings, FourierMultiplier, GridNetwork
-from funcattn.models.grids import CONVOLUTIONS, InstanceNorm, at_points, cut, extended
-from funcattn.models.registry import MODELS, Form, ModelEntry
+from funcattn.models.fno import FNOSettings
+from funcattn.models.fourier_multiplier import FourierMultiplier
+from funcattn.models.grids import (
+    CONVOLUTIONS,
+    GridNetwork,
+    InstanceNorm,
+    at_points,
+    cut,
+    extended,
+    padding_of,
+)
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.models.unet import multiples
-from funcattn.problem import Problem
 
 _TRANSPOSED: dict[int, type[nn.Module]] = {
     1: nn.ConvTranspose1d,
@@ -134,27 +142,13 @@ class UFNOSettings(FNOSettings):
     modes: int = 10
 
 
-def _built(settings: UFNOSettings, problem: Problem) -> UFNO:
-    return UFNO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        modes=settings.modes,
-        # Where space is not a torus, a tenth of each axis keeps its ends apart.
-        padding=0.0 if problem.periodic else 0.1,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "u_fno",
     ModelEntry(
         "Fourier neural operator with U-Nets beside half of its layers",
         "Wen et al., U-FNO, Advances in Water Resources 2022",
         when="As FNO, where fronts and other sharp features matter.",
-        fields=Form(UFNOSettings, _built),
+        fields=Form(UFNOSettings, from_settings(UFNO, padding=padding_of)),
         needs_grid=True,
         cost="n log n",
         published={"width": 36, "layers": 6, "modes": 10},

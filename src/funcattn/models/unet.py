@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.grids import CONVOLUTIONS, InstanceNorm, OnGrid, at_points, cut, extended
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 _FINER = {1: "linear", 2: "bilinear", 3: "trilinear"}
@@ -153,24 +152,13 @@ class UNetSettings(NetworkSettings):
     """How often the grid is halved."""
 
 
-def _build(settings: UNetSettings, problem: Problem) -> UNet:
-    return UNet(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        levels=settings.levels,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "unet",
     ModelEntry(
         "U-Net: convolutions at several resolutions",
         "Ronneberger et al., U-Net, MICCAI 2015",
         when="Images and grids of one resolution with sharp local features.",
-        fields=Form(UNetSettings, _build),
+        fields=Form(UNetSettings, from_settings(UNet)),
         needs_grid=True,
         published={"width": 64, "levels": 4},
         small={"width": 16, "levels": 3},

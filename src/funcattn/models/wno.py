@@ -14,8 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.models.grids import OnGrid, at_points, cut
 from funcattn.models.mwt import LowModes
-from funcattn.models.registry import MODELS, Form, ModelEntry
-from funcattn.problem import Problem
+from funcattn.models.registry import MODELS, Form, ModelEntry, from_settings
 from funcattn.settings import NetworkSettings
 
 _NAMES = {1: ("wavedec", "waverec"), 2: ("wavedec2", "waverec2"), 3: ("wavedec3", "waverec3")}
@@ -157,26 +156,13 @@ class WNOSettings(NetworkSettings):
     """Fourier modes of the coefficients, per axis."""
 
 
-def _build(settings: WNOSettings, problem: Problem) -> WNO:
-    return WNO(
-        problem.space,
-        problem.input_channels,
-        problem.output_channels,
-        width=settings.width,
-        layers=settings.layers,
-        levels=settings.levels,
-        modes=settings.modes,
-        time=problem.time,
-    )
-
-
 MODELS.register(
     "wno",
     ModelEntry(
         "Wavelet neural operator (ptwt)",
         "Tripura and Chakraborty, Wavelet Neural Operator, CMAME 2023",
         when="As FNO, where fields have edges and corners and are not periodic.",
-        fields=Form(WNOSettings, _build),
+        fields=Form(WNOSettings, from_settings(WNO)),
         needs_grid=True,
         published={"width": 40, "layers": 4, "levels": 1, "modes": 6},
         small={"width": 24, "layers": 4, "levels": 1, "modes": 4},

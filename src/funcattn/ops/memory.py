@@ -1,9 +1,22 @@
-"""How much memory there is, and who else looks after it, for choices between speed and memory."""
+"""How much memory there is, how much a call needs, and who else looks after it."""
 
+import ctypes
+import gc
+import math
 import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
+
+resource: Any
+try:
+    import resource
+except ModuleNotFoundError:  # on Windows
+    resource = None
 
 
 def installed_bytes() -> int:
@@ -26,6 +39,39 @@ def available_bytes(device: torch.device) -> int:
     except (OSError, StopIteration):
         # Not Linux: half of what is built in is a fair guess of what is free.
         return installed_bytes() // 2
+
+
+def peak_rise(call: Callable[[], object]) -> int | float:
+    """Bytes by which the peak of resident memory rises in a call, over what stands before it.
+
+    Not a number where the system does not say. Where it does not let the peak be reset, which may
+    have been reached before, less than the rise.
+    """
+    gc.collect()
+    with suppress(AttributeError, OSError, TypeError):  # C libraries that keep what was freed
+        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    before = _peak_bytes()
+    call()
+    return _peak_bytes() - before
+
+
+def _peak_bytes() -> int | float:
+    """The most resident memory that this process had, since its start or the last reset."""
+    with suppress(OSError):
+        # Linux: ru_maxrss begins with the peak of the process that started this one.
+        return status("VmHWM")
+    if resource is None:
+        return math.nan
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def status(name: str) -> int:
+    """Bytes that Linux states for this process, such as VmHWM, its peak of memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(name + ":")).split()[1])
 
 
 def saved_tensors_are_taken() -> bool:

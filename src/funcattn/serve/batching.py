@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -128,7 +128,6 @@ def _answer(some: Sequence[_Wanted]) -> None:
         start = time.perf_counter()
         told = some[0].model.told(_joined([each.question.batch for each in some]))
         parts = told.split([len(each.question.batch) for each in some])
-        parts = [_scored(each, part) for each, part in zip(some, parts, strict=True)]
         seconds = time.perf_counter() - start
     except Exception:
         # One of them may be to blame: the others are not to suffer.
@@ -144,13 +143,7 @@ def _result(wanted: _Wanted) -> Any:
         return wanted.work()
     start = time.perf_counter()
     told = wanted.model.told(wanted.question.batch)
-    return Answer(_scored(wanted, told), time.perf_counter() - start, 1)
-
-
-def _scored(wanted: _Wanted, told: Told) -> Told:
-    """With the scores of the same drawing on the grid of training."""
-    coarse = wanted.question.coarse
-    return told if coarse is None else replace(told, scores=wanted.model.told(coarse).scores)
+    return Answer(told, time.perf_counter() - start, 1)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

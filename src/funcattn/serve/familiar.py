@@ -6,12 +6,17 @@ distance from the mean of the training samples, and the distance to the nearest 
 metric. The limits are such that 95 % of the validation samples have a score below 1: a sample above
 it is unlike the training data.
 
+Such means change with the grid alone: by the share of its points that lie at its ends, and by what
+blocks do near them. So of a sample on a finer grid than that of training, the network is shown the
+points of that, and there the output is looked at: an input is no less familiar on a finer grid, and
+a network that fails on it is found out by what it says.
+
 Axes: b sample, m training sample, f feature of a layer, k feature of all layers.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +26,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from funcattn.data import Batch
+from funcattn.data.grids import grid_rows
+from funcattn.tasks import Task
 from funcattn.training.run import Run
 from funcattn.training.setup import RunError
 
@@ -66,12 +73,67 @@ def watched(network: nn.Module) -> Iterator[dict[str, Tensor]]:
             handle.remove()
 
 
+def looked_at(task: Task, network: nn.Module, batch: Batch) -> tuple[Tensor, Pooled]:
+    """What a network says of a batch, and what it looks like to it, on the grid of training."""
+    periodic = task.problem.periodic
+    known = thinned(batch, task.grid, periodic=periodic)
+    with watched(network) as seen:
+        said = there = task.predict(network, known)
+    if known is not batch:
+        said = task.predict(network, batch)
+        there = thinned(replace(batch, target=said), task.grid, periodic=periodic).target
+    return said, pooled(known, seen, there)
+
+
+def thinned(batch: Batch, grid: tuple[int, ...] | None, *, periodic: bool) -> Batch:
+    """A batch on a finer grid, at those of its points that are nearest to the points of this one.
+
+    Axes that are not finer stay as they are, and so do batches without a grid.
+    """
+    if grid is None or batch.grid is None:
+        return batch
+    lengths = tuple(map(min, batch.grid, grid))
+    if lengths == batch.grid:
+        return batch
+    # A circle has as many gaps as points; an interval has one less, and keeps both its ends.
+    open_end = 0 if periodic else 1
+    places = []
+    for fine, length in zip(batch.grid, lengths, strict=True):
+        gaps = max(length - open_end, 1)
+        places.append((torch.arange(length) * (fine - open_end) + gaps // 2) // gaps)
+    rows = grid_rows(batch.grid, places)
+    of_points = ("positions", "values", "target", "weights", "mask", "surface")
+    kept: dict[str, Any] = {
+        name: None if (tensor := getattr(batch, name)) is None else tensor[:, rows]
+        for name in of_points
+    }
+    coarse = replace(batch, **kept, grid=lengths)
+    before, after = _mass(batch), _mass(coarse)
+    if not bool(after.all()):
+        return batch  # nothing real is left of a sample
+    if coarse.weights is not None:
+        coarse = replace(coarse, weights=coarse.weights * before / after)
+    return coarse
+
+
+def _mass(batch: Batch) -> Float[Tensor, "b 1"]:
+    """The sum of the weights of the real points of each sample."""
+    ones = batch.positions.new_ones(batch.positions.shape[:2])
+    weights = ones if batch.weights is None else batch.weights
+    real = weights if batch.mask is None else weights.masked_fill(~batch.mask, 0)
+    return real.sum(1, keepdim=True)
+
+
 def pooled(batch: Batch, seen: Mapping[str, Tensor], prediction: Tensor) -> Pooled:
     """Mean and deviation over the points of all that was seen of a batch."""
     points = batch.positions.shape[1]
     given = batch.positions if batch.values is None else batch.values
     fields = {"input": given, **seen, "output": prediction.flatten(2)}
-    mask = batch.mask if batch.mask is not None else torch.ones(batch.positions.shape[:2])
+    mask = (
+        batch.mask
+        if batch.mask is not None
+        else batch.positions.new_ones(batch.positions.shape[:2])
+    )
     share = (mask / mask.sum(1, keepdim=True)).unsqueeze(-1)
     found = {}
     for name, values in fields.items():

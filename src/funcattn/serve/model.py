@@ -42,9 +42,6 @@ class Question:
     """Whether the answer has no axis of samples."""
     case: Case | None = None
     """The file that was sent, where that is a mesh."""
-    coarse: Batch | None = None
-    """The same drawing on the grid of training, where the question is about a finer one. Whether it
-    is like the training data is asked of this: finer grids look unlike it by themselves."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -271,22 +268,15 @@ class BenchmarkModel(ServedModel):
         if "parameters" in request:
             parameters, refine = drawn(request)
             drawing = self._editor().draw(parameters, refine)
-            batch, outside = self._prepared(drawing)
-            coarse = None
-            if refine > 1 and self.predictor.familiar is not None:
-                coarse, _ = self._prepared(self._editor().draw(parameters, 1))
-            return Question(batch, outside, drawing, coarse=coarse)
+            batch, outside = self.predictor.prepared(
+                drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
+            )
+            return Question(batch, [*outside, *self._few(batch)], drawing)
         _only(request, [*ARRAYS, "mask", "grid", "layer", "head"])
         arrays = {name: numbers(name, request[name]) for name in ARRAYS if name in request}
         if "mask" in request:
             arrays["mask"] = numbers("mask", request["mask"], "b")
         return self._question(arrays, request.get("grid"))
-
-    def _prepared(self, drawing: Drawing) -> tuple[Batch, list[str]]:
-        batch, outside = self.predictor.prepared(
-            drawing.positions, drawing.values, context=drawing.context, grid=drawing.grid
-        )
-        return batch, [*outside, *self._few(batch)]
 
     def _few(self, batch: Batch) -> list[str]:
         """A warning about fewer observations than the network was trained with."""
@@ -305,9 +295,7 @@ class BenchmarkModel(ServedModel):
         positions = arrays.pop("positions")
         if positions.ndim not in (2, 3):
             raise ValueError(f"positions: expected (n, s) or (b, n, s), got {positions.shape}")
-        lengths = None
-        if grid is not None:
-            lengths = _lengths(grid, positions.shape[-2], self.problem.space)
+        lengths = None if grid is None else _lengths(grid)
         batch, outside = self.predictor.prepared(positions, **arrays, grid=lengths)
         return Question(batch, [*outside, *self._few(batch)], single=positions.ndim == 2)
 
@@ -392,18 +380,12 @@ def _only(given: Mapping[str, Any], known: Sequence[str]) -> None:
             raise ValueError(unknown("body", str(name)[:100], known))
 
 
-def _lengths(grid: Any, points: int, space: int) -> tuple[int, ...]:
-    """The axis lengths of a grid of so many points."""
-    if (
-        not isinstance(grid, list | tuple)
-        or len(grid) != space
-        or not all(isinstance(each, int | float) and float(each).is_integer() for each in grid)
-        or not all(1 <= each <= points for each in grid)
-        or int(np.prod([int(each) for each in grid], dtype=object)) != points
+def _lengths(grid: Any) -> tuple[int, ...]:
+    """The axis lengths of a grid as a request has them."""
+    if not isinstance(grid, list | tuple) or not all(
+        isinstance(each, int | float) and float(each).is_integer() for each in grid
     ):
-        raise ValueError(
-            f"grid: expected {space} axis lengths whose product is {points}, got {str(grid)[:100]}"
-        )
+        raise ValueError(f"grid: expected axis lengths, got {str(grid)[:100]}")
     return tuple(int(each) for each in grid)
 
 

@@ -1,8 +1,7 @@
 """A trained run as an object that predicts."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -15,13 +14,19 @@ import torch
 from torch import Tensor
 
 from funcattn.arrays import Array
-from funcattn.data import Batch, trapezoid_weights
+from funcattn.data import Batch
 from funcattn.markup import table
 from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
-from funcattn.models.encoded import POINTS_AT_ONCE, rows_of
-from funcattn.ops.linalg import NotPositiveError
+from funcattn.models.encoded import POINTS_AT_ONCE
 from funcattn.serve.bands import Banded, Bands, read_bands
-from funcattn.serve.familiar import Familiarity, Score, pooled, read_familiarity, watched
+from funcattn.serve.familiar import Familiarity, Score, looked_at, read_familiarity
+from funcattn.serve.inputs import (
+    blaming_inputs,
+    check_finite,
+    grid_weights,
+    outside_of_file,
+    prepared_batch,
+)
 from funcattn.tasks import Task
 from funcattn.training.bundled import run_folder
 from funcattn.training.checkpoint import weights_digest
@@ -225,19 +230,17 @@ class Predictor:
 
     def _said(self, batch: Batch) -> tuple[Tensor, list[Score] | None]:
         """What each network says, (k b n *o), and how unlike the training data each sample is."""
-        familiar = self.familiar
-        looking: AbstractContextManager[dict[str, Tensor]] = nullcontext({})
-        if familiar is not None:
-            looking = watched(self.surrogate)
-        with torch.no_grad(), _words_about(batch):
-            with looking as seen:
+        scores = None
+        with torch.no_grad(), blaming_inputs(batch):
+            if self.familiar is None:
                 first = self.task.predict(self.surrogate, batch)
+            else:
+                first, seen = looked_at(self.task, self.surrogate, batch)
+                scores = self.familiar.scores(seen)
             others = [self.task.predict(network, batch) for network in self.networks[1:]]
             out = torch.stack([first, *others])
-            _check_finite(out.mean(0), batch.mask)
-        if familiar is None:
-            return out, None
-        return out, familiar.scores(pooled(batch, seen, first))
+            check_finite(out.mean(0), batch.mask)
+        return out, scores
 
     def _refuse_ensemble(self, what: str) -> None:
         if len(self.networks) > 1:
@@ -264,7 +267,7 @@ class Predictor:
         self._refuse_ensemble("encode")
         batch = self._batch(positions, values, mask=mask, weights=weights)
         times = self._time(time)
-        with torch.no_grad(), _words_about(batch):
+        with torch.no_grad(), blaming_inputs(batch):
             encoded = self.surrogate.encode(
                 batch.positions,
                 batch.values,
@@ -294,11 +297,11 @@ class Predictor:
         # The weights of the mesh went into what was encoded.
         batch = self._batch(positions, values, mask=mask, needs_weights=False)
         known = self.surrogate.position_range
-        with torch.no_grad(), _words_about(batch):
+        with torch.no_grad(), blaming_inputs(batch):
             out = self.surrogate.query(
                 encoded.to(known), batch.positions, batch.values, mask=batch.mask
             )
-            _check_finite(out, batch.mask)
+            check_finite(out, batch.mask)
         return _like(positions, out)
 
     def predict_streamed(
@@ -321,15 +324,13 @@ class Predictor:
         self._refuse_ensemble("predict_streamed")
         times = self._time(time)
         if weights is None and self.task.weighted:
-            self._grid_weights(self.surrogate.position_range, None)
+            grid_weights(self.task, self.surrogate.position_range, None)
         for name, array, known in (
             ("positions", positions, self.surrogate.position_range),
             ("values", values, self.surrogate.value_range),
         ):
             if array is not None:
-                lowest, highest = _extremes(name, array, known)
-                _check_size(name, lowest, highest, known)
-                for words in _outside(name, lowest, highest, known):
+                for words in outside_of_file(name, array, known):
                     warnings.warn(words, OutsideTrainingWarning, stacklevel=2)
         encoded = predict_streamed(
             self.surrogate,
@@ -410,173 +411,9 @@ class Predictor:
             "weights": weights,
             "context": context,
         }
-        tensors = {
-            name: None if array is None else _tensor(name, array) for name, array in given.items()
-        }
-        if tensors["positions"] is not None and tensors["positions"].ndim == 2:
-            tensors = {k: None if t is None else t.unsqueeze(0) for k, t in tensors.items()}
-        batch = self._checked(tensors, grid)
-        if needs_weights and batch.weights is None and self.task.weighted:
-            batch = replace(batch, weights=self._grid_weights(batch.positions, grid))
-        outside: list[str] = []
-        for name, tensor, known in (
-            ("positions", batch.positions, self.surrogate.position_range),
-            ("values", batch.values, self.surrogate.value_range),
-        ):
-            if tensor is not None:
-                points = tensor if batch.mask is None else tensor[batch.mask]
-                channels = points.reshape(-1, tensor.shape[-1])
-                lowest, highest = channels.amin(0), channels.amax(0)
-                _check_size(name, lowest, highest, known)
-                outside += _outside(name, lowest, highest, known)
-        return batch, outside
-
-    def _grid_weights(self, positions: Tensor, grid: tuple[int, ...] | None) -> Tensor:
-        """The weights of the points of a grid, for a network that was trained with them."""
-        if grid is None:
-            raise ValueError(
-                f"weights: expected the quadrature weights of the points, as {self.task.name} was "
-                "trained with, got none; give them, or the grid, from which they are computed"
-            )
-        weights = trapezoid_weights(grid, periodic=self.task.problem.periodic)
-        return weights.to(positions).expand(len(positions), -1)
-
-    def _checked(self, tensors: dict[str, Tensor | None], grid: tuple[int, ...] | None) -> Batch:
-        """Tensors that fit the task and each other."""
-        task, positions, values = self.task, tensors["positions"], tensors["values"]
-        space, channels = task.problem.space, task.problem.input_channels
-        if positions is None or positions.ndim != 3 or positions.shape[-1] != space:
-            got = None if positions is None else tuple(positions.shape)
-            raise ValueError(f"positions: expected (b, n, {space}), got {got}")
-        b, n = positions.shape[:2]
-        if not b * n:
-            raise ValueError(
-                f"positions: expected at least one point, got {tuple(positions.shape)}"
-            )
-        wanted = (b, n, channels) if channels else None
-        got = None if values is None else tuple(values.shape)
-        if got != wanted:
-            raise ValueError(f"values: expected {wanted} for {task.name}, got {got}")
-        mask, weights = tensors["mask"], tensors["weights"]
-        for name, tensor in (("mask", mask), ("weights", weights)):
-            if tensor is not None and tensor.shape != (b, n):
-                raise ValueError(f"{name}: expected {(b, n)}, got {tuple(tensor.shape)}")
-        if mask is not None and mask.dtype != torch.bool:
-            raise ValueError(f"mask: expected booleans, True at real points, got {mask.dtype}")
-        if mask is not None and not bool(mask.any(-1).all()):
-            raise ValueError("mask: expected a real point in every sample, got a sample without")
-        known = self.surrogate.position_range
-        ready: dict[str, Any] = {
-            name: None if tensor is None else tensor.to(known.device, known.dtype)
-            for name, tensor in tensors.items()
-            if name != "mask"
-        }
-        for name, tensor in ready.items():
-            if tensor is None:
-                continue
-            # What stands at masked points is never looked at.
-            seen = tensor if mask is None or name == "context" else tensor[mask]
-            if not bool(seen.isfinite().all()):
-                raise ValueError(f"{name}: expected finite numbers, got some that are not")
-        return Batch(
-            **ready,
-            target=known.new_zeros(b, n, *task.target_axes),
-            grid=grid,
-            mask=None if mask is None else mask.to(known.device),
+        return prepared_batch(
+            self.task, self.surrogate, given, grid=grid, needs_weights=needs_weights
         )
-
-
-_FAR = 1e12
-"""Inputs so many times as far from what was trained on as that is wide have a wrong unit."""
-
-
-def _check_size(name: str, lowest: Tensor, highest: Tensor, known: Tensor) -> None:
-    """Refuse numbers beside which those that the network was trained on are nothing."""
-    # In float64, where the differences of large numbers do not overflow.
-    lowest, highest = lowest.double(), highest.double()
-    low, high = known.double()
-    size = torch.maximum(high - low, torch.maximum(low.abs(), high.abs())).clamp_min(1.0)
-    far = torch.maximum((lowest - low).abs(), (highest - high).abs()) > _FAR * size
-    for channel in far.nonzero().flatten().tolist():
-        raise ValueError(
-            f"{name}, channel {channel}: expected numbers of ordinary size, near the "
-            f"{low[channel]:.4g} to {high[channel]:.4g} of the training data, got "
-            f"{lowest[channel]:.4g} to {highest[channel]:.4g}; check the units"
-        )
-
-
-def _range_words(batch: Batch) -> str:
-    """The ranges of the inputs at real points, for messages."""
-    words = []
-    for name in ("positions", "values", "context", "weights"):
-        tensor = getattr(batch, name)
-        if tensor is not None:
-            seen = tensor if batch.mask is None or name == "context" else tensor[batch.mask]
-            words.append(f"{name} from {seen.min():.4g} to {seen.max():.4g}")
-    return ", ".join(words)
-
-
-@contextmanager
-def _words_about(batch: Batch) -> Iterator[None]:
-    """A network that fails by the size of its numbers is reported as such."""
-    try:
-        yield
-    except (NotPositiveError, _NotFiniteError) as error:
-        raise ValueError(
-            "prediction: expected inputs of ordinary size after normalisation, as in the training "
-            f"data, got {_range_words(batch)}, with which {error}; check their units"
-        ) from error
-
-
-class _NotFiniteError(Exception):
-    """A prediction that is none."""
-
-
-def _check_finite(out: Tensor, mask: Tensor | None) -> None:
-    seen = out if mask is None else out[mask]
-    if not bool(seen.isfinite().all()):
-        raise _NotFiniteError("the prediction is not finite")
-
-
-def _outside(name: str, lowest: Tensor, highest: Tensor, known: Tensor) -> list[str]:
-    """Words about channels that leave the training range by more than a tenth of its width."""
-    low, high = known
-    slack = 0.1 * (high - low)
-    outside = (lowest < low - slack) | (highest > high + slack)
-    return [
-        f"{name}, channel {channel}: the network was trained on "
-        f"{low[channel]:.4g} to {high[channel]:.4g} and is asked at "
-        f"{lowest[channel]:.4g} to {highest[channel]:.4g}; "
-        "the prediction may be far off"
-        for channel in outside.nonzero().flatten().tolist()
-    ]
-
-
-def _extremes(name: str, array: Array, known: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and largest value of each channel, read in chunks; known: the range (2 k)."""
-    if array.ndim != 2 or array.shape[1] != known.shape[1] or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{name}: expected numbers (n, {known.shape[1]}), got {array.shape} of {array.dtype}"
-        )
-    found = []
-    for rows in rows_of(len(array), _SCANNED):
-        part = array[rows]
-        if len(part):
-            found.append(np.stack([part.min(0), part.max(0)]))
-    if not found:
-        raise ValueError(f"{name}: expected at least one point, got {array.shape}")
-    # A value that is none is the smallest and the largest of its chunk, and of all.
-    lows, highs = np.stack(found).min(0)[0], np.stack(found).max(0)[1]
-    lowest, highest = (
-        torch.from_numpy(extreme.astype(np.float64)).to(known) for extreme in (lows, highs)
-    )
-    if not bool((lowest.isfinite() & highest.isfinite()).all()):
-        raise ValueError(f"{name}: expected finite numbers, got some that are not")
-    return lowest, highest
-
-
-_SCANNED = 2**18
-"""Points whose numbers are looked at together."""
 
 
 def _like(given: Field, out: Tensor) -> Field:
@@ -584,17 +421,6 @@ def _like(given: Field, out: Tensor) -> Field:
     array = given if isinstance(given, Tensor) else np.asarray(given)
     out = out[0] if array.ndim == 2 else out
     return out if isinstance(given, Tensor) else out.cpu().numpy()
-
-
-def _tensor(name: str, array: object) -> Tensor:
-    """A tensor of its own, whatever the array's strides, and whether or not it may be written."""
-    if isinstance(array, Tensor):
-        return array
-    try:
-        plain = np.array(array)
-        return torch.from_numpy(plain.astype(plain.dtype.newbyteorder("="), copy=False))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: expected numbers, got {error}") from error
 
 
 def load(run: str | Path | Run, device: str = "cpu", *, accept_edited: bool = False) -> Predictor:

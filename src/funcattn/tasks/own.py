@@ -183,6 +183,11 @@ class Own(Task[OwnData]):
         )
 
     @property
+    def grid(self) -> tuple[int, ...] | None:
+        """That of all cases, where they have one."""
+        return self.data.axes or None
+
+    @property
     def target_axes(self) -> tuple[int, ...]:
         """Frames, where there are some, and channels; none for labels."""
         if self.data.classes:

@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from funcattn.data.grids import grid_rows
+
 Subset = Literal["random", "farthest"]
 POOL = 4
 """Farthest points are chosen among so many times as many random ones: the cost does not depend on
@@ -37,13 +39,12 @@ def coarser_grid(
         stride += 1
     steps = [max(min(stride, length // 2), 1) for length in grid]
     lengths = _lengths(grid, stride)
-    place = torch.zeros(1, dtype=torch.long)
+    places = []
     for length, step, coarse in zip(grid, steps, lengths, strict=True):
         spare = length - (coarse - 1) * step
         start = int(torch.randint(spare, (1,), generator=random))
-        along = start + step * torch.arange(coarse)
-        place = (place[:, None] * length + along).flatten()
-    return place, lengths
+        places.append(start + step * torch.arange(coarse))
+    return grid_rows(grid, places), lengths
 
 
 def _lengths(grid: tuple[int, ...], stride: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from torch import nn
 from funcattn.data import Sample, collate
 from funcattn.settings import RunSettings
 from funcattn.tasks import Task
-from funcattn.training.loop import predicted
+from funcattn.training.evaluation import predicted
 from funcattn.training.run import Run
 from funcattn.training.setup import read_json
 from funcattn.training.signed import write_signed

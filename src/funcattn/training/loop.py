@@ -9,12 +9,11 @@ import copy
 import hashlib
 import json
 import math
-import re
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,10 +22,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from funcattn.data import Batch, Sample, collate
+from funcattn.data import Batch, Sample
 from funcattn.errors import FuncattnError, Interrupted
 from funcattn.models import NormalisedNetwork
-from funcattn.nn import Inspection, inspect
 from funcattn.settings import RunSettings, shown
 from funcattn.tasks.base import Splits, Task
 from funcattn.training.checkpoint import (
@@ -40,14 +38,19 @@ from funcattn.training.checkpoint import (
     restore_optimiser,
     save_checkpoint,
 )
+from funcattn.training.evaluation import evaluate, on_device
+from funcattn.training.kept import (
+    changed_settings,
+    check_fingerprint,
+    checkpoint_folders,
+    checkpoint_number,
+)
 from funcattn.training.optimisation import build_optimisers, build_schedule
 from funcattn.training.setup import box_of, check_box
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-FREE = ("checkpoint_seconds", "path")
-"""Settings that do not decide the numbers."""
 _KEPT = 2
 """Checkpoints kept besides the best: a damaged one has another behind it."""
 
@@ -328,7 +331,7 @@ class Trainer:
             old += [
                 f
                 for f in checkpoint_folders(self.folder, "best")
-                if _number(f) < self._remembered[0]
+                if checkpoint_number(f) < self._remembered[0]
             ]
             for unused in old:
                 shutil.rmtree(unused)
@@ -352,7 +355,7 @@ class Trainer:
                 problems.append(str(error))
                 continue
             check_fingerprint(saved, self.splits)
-            if changes := differing(saved.part("settings", dict), _plain(self.settings)):
+            if changes := changed_settings(saved, self.settings):
                 raise CheckpointError(
                     f"the settings of the run were changed since {folder} was written: "
                     f"{'; '.join(changes)}. Bring the old ones back, or start a new run"
@@ -391,10 +394,12 @@ class Trainer:
         if not self.fabric.is_global_zero:
             return
         steps = checkpoint_folders(self.folder, "step")
-        later = [f for f in steps if _number(f) > done]
-        older = [f for f in steps if _number(f) <= done][:-_KEPT]
+        later = [f for f in steps if checkpoint_number(f) > done]
+        older = [f for f in steps if checkpoint_number(f) <= done][:-_KEPT]
         later += [
-            f for f in checkpoint_folders(self.folder, "best") if _number(f) > self.state.epoch
+            f
+            for f in checkpoint_folders(self.folder, "best")
+            if checkpoint_number(f) > self.state.epoch
         ]
         for unused in (*older, *later, *(self.folder / "checkpoints").glob(".*.part")):
             shutil.rmtree(unused)
@@ -423,109 +428,6 @@ def check_parts(splits: Splits) -> None:
     for part in ("train", "validation", "test"):
         if not len(getattr(splits, part)):
             raise ValueError(f"data.{part}: expected at least one sample, got none")
-
-
-def on_device(samples: Sequence[Sample], settings: RunSettings, fabric: "Fabric") -> Batch:
-    """Samples as a batch, where and in the precision in which the network computes."""
-    dtype = torch.float64 if settings.precision == "64-true" else torch.float32
-    return collate(samples).to(fabric.device, dtype)
-
-
-@torch.no_grad()
-def evaluate(
-    task: Task,
-    surrogate: nn.Module,
-    samples: Sequence[Sample],
-    fabric: "Fabric",
-) -> tuple[dict[str, list[float]], list[float]]:
-    """Metrics of each sample, and condition numbers of the layers' systems on the first batch.
-
-    Of a task that calls its network for each frame, the systems are those of the first one.
-    """
-    surrogate.eval()
-    metrics: dict[str, list[float]] = {}
-    conditions: list[float] = []
-    size = task.settings.optimisation.batch
-    for start in range(0, len(samples), size):
-        places = range(start, min(start + size, len(samples)))
-        batch = on_device([samples[i] for i in places], task.settings, fabric)
-        with fabric.autocast(), inspect(surrogate, basis=False) as calls:
-            prediction = predicted(task, surrogate, batch)
-        for name, values in task.metrics(prediction, batch).items():
-            metrics.setdefault(name, []).extend(values.double().tolist())
-        if start == 0:
-            conditions = [float(call.condition.mean()) for call in first_calls(calls)]
-    return metrics, conditions
-
-
-def predicted(task: Task, surrogate: nn.Module, batch: Batch) -> Tensor:
-    """What a network says of a batch; of a list of networks, the mean of what they say."""
-    if isinstance(surrogate, nn.ModuleList):
-        return torch.stack([task.predict(member, batch) for member in surrogate]).mean(0)
-    return task.predict(surrogate, batch)
-
-
-def first_calls(calls: Sequence[Inspection]) -> list[Inspection]:
-    """The first call of each layer that solved a system, of all calls that were seen.
-
-    A task may call its network several times for one prediction.
-    """
-    first: dict[int, Inspection] = {}
-    for call in calls:
-        if call.system is not None:  # some baselines show coefficients, and solve nothing
-            first.setdefault(id(call.layer), call)
-    return list(first.values())
-
-
-def check_fingerprint(saved: Checkpoint, splits: Splits) -> None:
-    """Refuse data that are not those of a checkpoint."""
-    was = saved.part("fingerprint", str)
-    if was != splits.fingerprint:
-        raise CheckpointError(
-            f"the data changed since the run began: its fingerprint was {was} and is "
-            f"{splits.fingerprint}; bring the old data back, or start a new run"
-        )
-
-
-def _plain(settings: RunSettings) -> dict[str, Any]:
-    """The settings as they are after a way through JSON, where tuples are lists."""
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
-    return plain
-
-
-def differing(
-    old: Mapping[str, Any], new: Mapping[str, Any], where: str = "", *, free: Sequence[str] = FREE
-) -> list[str]:
-    """The settings that decide the numbers and differ, in words."""
-    found = []
-    for name in old.keys() | new.keys():
-        before, now = old.get(name), new.get(name)
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            found += differing(before, now, f"{where}{name}.", free=free)
-        elif before != now and name not in free:
-            found.append(f"{where}{name} was {before} and is {now}")
-    return sorted(found)
-
-
-def best_checkpoint(folder: Path) -> Checkpoint:
-    """The weights that did best on validation data."""
-    folders = checkpoint_folders(folder, "best")
-    if not folders:
-        raise CheckpointError(
-            f"{folder} has no trained weights yet: no epoch was finished, or this is not a run"
-        )
-    return load_checkpoint(folders[-1])
-
-
-def checkpoint_folders(folder: Path, kind: str) -> list[Path]:
-    """Checkpoints of a kind, oldest first."""
-    found = (folder / "checkpoints").glob(f"{kind}-*")
-    return sorted(path for path in found if re.fullmatch(r"\d{1,18}", path.name.split("-", 1)[1]))
-
-
-def _number(folder: Path) -> int:
-    """The step or the epoch of a checkpoint."""
-    return int(folder.name.split("-")[1])
 
 
 def _mixed(*numbers: int) -> int:

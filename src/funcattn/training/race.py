@@ -40,6 +40,7 @@ from funcattn.data import Store
 from funcattn.documents import DocumentError, parse_sealed, sealed
 from funcattn.models import NormalisedNetwork, build_model
 from funcattn.nn.operator import FourierFeatures, start_by_fan_in
+from funcattn.ops.memory import peak_rise
 from funcattn.problem import Field, Problem
 from funcattn.processes import end_with_pool
 from funcattn.provenance import facts
@@ -136,13 +137,14 @@ class Start:
         torch.set_num_threads(1)
         before, counted = _MEASURED
         lap = self.lap(steps=before + counted)
-        base = _peak_megabytes()
         units: list[float] = []
-        lap.run(watch=False, after_step=lambda: units.append(unit_seconds()))
+        rise = peak_rise(
+            lambda: lap.run(watch=False, after_step=lambda: units.append(unit_seconds()))
+        )
         ratios = [step / unit for step, unit in zip(lap.spent, units, strict=True)]
         return {
             "step_units": statistics.median(ratios[before:]),
-            "megabytes": round(_peak_megabytes() - base, 1),
+            "megabytes": round(rise / 2**20, 1),
             "parameters": _count(lap.model),
         }
 
@@ -418,13 +420,3 @@ def _features(problem: Problem) -> FourierFeatures:
 
 def _count(model: NormalisedNetwork) -> int:
     return sum(p.numel() for p in model.network.parameters())
-
-
-def _peak_megabytes() -> float:
-    """Of this process, since its start; not a number on Windows, which does not say."""
-    try:
-        import resource
-    except ModuleNotFoundError:
-        return math.nan
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -15,7 +15,7 @@ from funcattn.data import Sample, Store, collate
 from funcattn.nn import inspect
 from funcattn.problem import Field
 from funcattn.tasks import Task
-from funcattn.training.loop import first_calls
+from funcattn.training.evaluation import first_calls
 from funcattn.training.run import Run
 from funcattn.viz import Canvas, Case, Panel, Row, RunReport, canvas, point_rows, write_run_report
 

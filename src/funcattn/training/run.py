@@ -38,18 +38,10 @@ from funcattn.provenance import cpu_seconds, facts
 from funcattn.settings import RunSettings
 from funcattn.tasks import TASKS, Splits, Task
 from funcattn.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint, restore_model
+from funcattn.training.evaluation import evaluate
+from funcattn.training.kept import best_checkpoint, check_fingerprint, checkpoint_folders, differing
 from funcattn.training.loggers import LoggerName, open_logger
-from funcattn.training.loop import (
-    State,
-    Trainer,
-    best_checkpoint,
-    check_fingerprint,
-    check_parts,
-    checkpoint_folders,
-    differing,
-    evaluate,
-    saved_state,
-)
+from funcattn.training.loop import State, Trainer, check_parts, saved_state
 from funcattn.training.settings import saved_settings
 from funcattn.training.setup import (
     RunError,

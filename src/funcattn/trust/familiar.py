@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from funcattn.data import Sample, collate
-from funcattn.serve.familiar import FILE, Familiarity, Pooled, Score, pooled, watched
+from funcattn.serve.familiar import FILE, Familiarity, Pooled, Score, looked_at
 from funcattn.training.signed import signed_file
 from funcattn.trust.subject import Subject
 
@@ -22,15 +22,13 @@ SHARE = 0.95
 
 
 @torch.no_grad()
-def looked_at(subject: Subject, samples: Sequence[Sample]) -> Pooled:
+def seen_of(subject: Subject, samples: Sequence[Sample]) -> Pooled:
     """What the first network sees of samples, (m f) by layer."""
     rows: list[Pooled] = []
     network = subject.run.network
     for sample in samples:
         batch = collate([sample]).to("cpu", network.position_range.dtype)
-        with watched(network) as seen:
-            prediction = subject.task.predict(network, batch)
-        rows.append(pooled(batch, seen, prediction))
+        rows.append(looked_at(subject.task, network, batch)[1])
     return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -39,8 +37,8 @@ def learn_familiarity(subject: Subject) -> Familiarity:
     train, validation = subject.splits.train, subject.splits.validation
     chosen = torch.linspace(0, len(train) - 1, min(MOST, len(train))).round().int().tolist()
     made = learned(
-        looked_at(subject, [train[i] for i in chosen]),
-        looked_at(subject, [validation[i] for i in range(min(MOST, len(validation)))]),
+        seen_of(subject, [train[i] for i in chosen]),
+        seen_of(subject, [validation[i] for i in range(min(MOST, len(validation)))]),
     )
     with signed_file(subject.run.folder / FILE) as aside:
         save_file(made.tensors(), aside)
@@ -83,7 +81,7 @@ def _scales(train: Pooled) -> Tensor:
 
 def familiarity_of(subject: Subject, known: Familiarity, samples: Sequence[Sample]) -> list[Score]:
     """The scores of samples."""
-    return known.scores(looked_at(subject, samples))
+    return known.scores(seen_of(subject, samples))
 
 
 def area_under_curve(inside: Sequence[float], outside: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from funcattn.models import NormalisedNetwork
 from funcattn.tasks import Splits, Task
 from funcattn.tasks.own import Own, OwnData
 from funcattn.tasks.solved import Generated
-from funcattn.training.loop import check_fingerprint
+from funcattn.training.kept import check_fingerprint
 from funcattn.training.run import Run
 
 FRESH = 1_000_000

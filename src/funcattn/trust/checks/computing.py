@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from funcattn.bench.memory import peak_rise
 from funcattn.data import Sample, collate, trapezoid_weights
 from funcattn.export import example_inputs, fixed_grid, to_onnx
+from funcattn.ops.memory import peak_rise
 from funcattn.tasks.own import rows_of_sample
 from funcattn.trust.checks.check import (
     THRESHOLDS,
