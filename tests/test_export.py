@@ -55,7 +55,7 @@ def operator(**settings: Any) -> FunctionalOperator:
     return FunctionalOperator(2, 1, 1, width=10, layers=2, bases=7, **settings).eval()
 
 
-surrounded = partial(operator, surroundings=(1 / 8, 1 / 4))
+surrounded = partial(operator, surroundings=1 / 8)
 
 
 def on_a_lattice() -> OperatorTransformer:

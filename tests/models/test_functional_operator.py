@@ -155,7 +155,7 @@ def test_it_can_be_compiled_to_a_graph_that_gives_the_same(assert_equal_to_round
     assert_equal_to_rounding(program.module()(x, a, grid=(7, 9)), network(x, a, grid=(7, 9)))
 
 
-AROUND = SMALL | {"surroundings": (1 / 8, 1 / 4)}
+AROUND = SMALL | {"surroundings": 1 / 8}
 
 
 def test_surroundings_are_off_unless_asked_for_and_idle_on_grids() -> None:
@@ -163,7 +163,7 @@ def test_surroundings_are_off_unless_asked_for_and_idle_on_grids() -> None:
     network = build_model("functional_operator", FunctionalOperatorSettings(), problem)
     assert isinstance(network, FunctionalOperator)
     assert network.surroundings is None
-    given = FunctionalOperatorSettings(surroundings=(1 / 32, 1 / 16))
+    given = FunctionalOperatorSettings(surroundings=1 / 32)
     network = build_model("functional_operator", given, problem)
     assert isinstance(network, FunctionalOperator)
     assert network.surroundings is not None

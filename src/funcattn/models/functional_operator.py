@@ -82,8 +82,9 @@ class FunctionalOperator(StackedNetwork):
     bases: functions of a learned partition. solve, latent_mlp: steps on its coefficients (`solve`
         and `mlp` of `PartitionAttention`). mlp_ratio: hidden over outer width at each point of a
         cloud.
-    surroundings: of the points of a cloud; reaches as fractions of the longest side of the box.
-        With them points meet before the first block: no `encode`, no streaming, no ranks.
+    surroundings: of the points of a cloud; the least of two reaches, as a fraction of the longest
+        side of the box; the other is twice as far. With them points meet before the first block:
+        no `encode`, no streaming, no ranks.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
         it carries. metric: for inputs that are coefficients of an equation; not on a torus, and not
         without input values. heads: coefficients of the metric, each for its part of the channels.
@@ -110,7 +111,7 @@ class FunctionalOperator(StackedNetwork):
         solve: bool = False,
         latent_mlp: bool = True,
         mlp_ratio: float = 2.0,
-        surroundings: Sequence[float] = (),
+        surroundings: float | None = None,
         modes: int | Sequence[int] = 12,
         metric: bool = True,
         heads: int = 1,
@@ -126,11 +127,10 @@ class FunctionalOperator(StackedNetwork):
         super().__init__(space, inputs, outputs, time=time)
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
-        self.surroundings = (
-            Surroundings(space, reaches=surroundings, lower=lower, upper=upper)
-            if surroundings and not grid
-            else None
-        )
+        self.surroundings: Surroundings | None = None
+        if surroundings is not None and not grid:
+            reaches = (surroundings, 2 * surroundings)
+            self.surroundings = Surroundings(space, reaches=reaches, lower=lower, upper=upper)
         self.width, self.spreads = width, not grid and self.surroundings is None
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
@@ -247,9 +247,9 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
-    surroundings: tuple[float, ...] | None = None
-    """On clouds: reaches, as fractions of the longest side of the box, at which the density of
-    points around each is looked at, such as a thirty-second and a sixteenth; None: none."""
+    surroundings: float | None = None
+    """On clouds: look at the density of points around each, at this reach, as a fraction of the
+    longest side of the box (a thirty-second, say), and at twice the reach; None: do not."""
     modes: int | None = None
     """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
     metric: bool | None = None
@@ -279,7 +279,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         solve=settings.solve,
         latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
-        surroundings=settings.surroundings or (),
+        surroundings=settings.surroundings,
         modes=modes if settings.modes is None else settings.modes,
         metric=problem.coefficients is not False if settings.metric is None else settings.metric,
         heads=settings.heads,

@@ -89,7 +89,7 @@ class Surroundings(nn.Module):
             1, index.flatten(1), (weights.unsqueeze(-1) * hats).flatten(1)
         )
         mass = mass.unflatten(1, lattice.nodes)  # (b, a) -> (b, *nodes)
-        at_nodes = torch.stack([_changed(mass, kind).flatten(1) for kind in self.kinds], dim=1)
+        at_nodes = torch.stack(_changes(mass, self.kinds), dim=1).flatten(2)  # (b, k, a)
         each = index.flatten(1).unsqueeze(1).expand(-1, len(self.kinds), -1)
         around = at_nodes.gather(2, each).unflatten(2, index.shape[1:])  # (b, k, n, corner)
         density, *changes = (around * hats.unsqueeze(1)).sum(-1).unbind(1)  # each (b, n)
@@ -132,13 +132,22 @@ class Lattice:
         return Lattice(spacing, nodes, math.prod(spacing / side for side in sides))
 
 
-def _changed(mass: Float[Tensor, "b *nodes"], kind: Kind) -> Float[Tensor, "b *nodes"]:
-    """A stencil along each axis; beyond the lattice there is no mass."""
-    for axis, taps in enumerate(kind):
-        count, after = mass.shape[axis + 1], len(kind) - 1 - axis
-        wide = F.pad(mass, (0, 0) * after + (1, 1))
-        mass = sum(tap * wide.narrow(axis + 1, i, count) for i, tap in enumerate(taps) if tap)
-    return mass
+def _changes(
+    mass: Float[Tensor, "b *nodes"], kinds: Sequence[Kind]
+) -> list[Float[Tensor, "b *nodes"]]:
+    """The mass after each kind of stencils; beyond the lattice there is none."""
+    made: dict[Kind, Tensor] = {(): mass}
+    for kind in kinds:
+        # What several kinds have along their first axes is made once.
+        for axis, taps in enumerate(kind):
+            if kind[: axis + 1] not in made:
+                before = made[kind[:axis]]
+                wide = F.pad(before, (0, 0) * (len(kind) - 1 - axis) + (1, 1))
+                low, here, high = (
+                    wide.narrow(axis + 1, start, before.shape[axis + 1]) for start in range(3)
+                )
+                made[kind[: axis + 1]] = taps[0] * low + taps[1] * here + taps[2] * high
+    return [made[kind] for kind in kinds]
 
 
 def _kinds(dims: int) -> list[Kind]:
