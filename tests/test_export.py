@@ -50,9 +50,12 @@ def network(width: int = 10, layers: int = 1, **attention: Any) -> OperatorTrans
     ).eval()
 
 
-def operator() -> FunctionalOperator:
+def operator(**settings: Any) -> FunctionalOperator:
     torch.manual_seed(0)
-    return FunctionalOperator(2, 1, 1, width=10, layers=2, bases=7).eval()
+    return FunctionalOperator(2, 1, 1, width=10, layers=2, bases=7, **settings).eval()
+
+
+surrounded = partial(operator, surroundings=1 / 8)
 
 
 def on_a_lattice() -> OperatorTransformer:
@@ -98,6 +101,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "layer": (lambda: FunctionalAttention(10, heads=2, bases=7).eval(), of_layer),
     "network": (network, of_network),
     "operator": (operator, of_network),
+    "operator with surroundings": (surrounded, of_network),
     "operator without weights": (operator, lambda b, n: without_points(of_network(b, n))),
 }
 
@@ -144,6 +148,7 @@ def test_a_strictly_exported_program_does_too(what: str, tmp_path: Path) -> None
         pytest.param(network, id="small", marks=pytest.mark.full),
         pytest.param(on_a_lattice, id="lattice"),
         pytest.param(operator, id="operator"),
+        pytest.param(surrounded, id="surroundings"),
         pytest.param(partial(network, bases=3), id="primal", marks=pytest.mark.full),
         pytest.param(partial(network, projection="pinv"), id="pinv", marks=pytest.mark.full),
         pytest.param(partial(network, maps="points"), id="points", marks=pytest.mark.full),

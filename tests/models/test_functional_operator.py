@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from funcattn.models import MODELS, build_model
 from funcattn.models.functional_operator import FunctionalOperator, FunctionalOperatorSettings
+from funcattn.models.streaming import predict_streamed
 from funcattn.nn.operator import (
     FourierMap,
     LocalStencil,
@@ -152,6 +153,53 @@ def test_it_can_be_compiled_to_a_graph_that_gives_the_same(assert_equal_to_round
     x, a = torch.rand(1, 63, 2).double(), torch.rand(1, 63, 1).double()
     program = torch.export.export(network, (x, a), {"grid": (7, 9)})
     assert_equal_to_rounding(program.module()(x, a, grid=(7, 9)), network(x, a, grid=(7, 9)))
+
+
+AROUND = SMALL | {"surroundings": 1 / 8}
+
+
+def test_surroundings_are_off_unless_asked_for_and_idle_on_grids() -> None:
+    problem = Problem(2, (Field("a"),), (Field("u"),))
+    network = build_model("functional_operator", FunctionalOperatorSettings(), problem)
+    assert isinstance(network, FunctionalOperator)
+    assert network.surroundings is None
+    given = FunctionalOperatorSettings(surroundings=1 / 32)
+    network = build_model("functional_operator", given, problem)
+    assert isinstance(network, FunctionalOperator)
+    assert network.surroundings is not None
+    assert [lattice.spacing for lattice in network.surroundings.lattices] == [1 / 32, 1 / 16]
+    assert FunctionalOperator(2, 1, 1, **AROUND, grid=True).surroundings is None
+
+
+def test_with_surroundings_a_network_sees_how_the_points_lie(
+    assert_equal_to_rounding: Any,
+) -> None:
+    torch.manual_seed(0)
+    network = FunctionalOperator(2, 0, 1, **AROUND).double()
+    x, order = torch.rand(2, 40, 2).double(), torch.randperm(40)
+    out = network(x)
+    assert_equal_to_rounding(network(x[:, order]), out[:, order])
+    mask = torch.arange(40) < torch.tensor([[40], [31]])
+    padded = torch.where(mask[..., None], x, torch.nan)
+    assert_equal_to_rounding(network(padded, mask=mask)[1:, :31], network(x[1:, :31]))
+    # All attention cut off, a point still answers to where the others are.
+    for block in network.blocks:
+        nn.init.zeros_(block.get_parameter("attention.to_output.weight"))
+    moved = torch.cat([x[:, :39], x[:, 39:] * 0.5], dim=1)
+    assert not torch.equal(network(moved)[:, :39], network(x)[:, :39])
+    network(x).square().sum().backward()
+    assert network.lift.weight.grad is not None
+    assert (network.lift.weight.grad.abs().amax(0) > 0).all()
+
+
+def test_with_surroundings_a_cloud_is_not_read_in_parts() -> None:
+    network = FunctionalOperator(2, 0, 1, **AROUND).eval()
+    positions = torch.rand(1, 40, 2)
+    message = r"encode: expected.*surroundings.*on all points at once"
+    with pytest.raises(ValueError, match=message):
+        network.encode(positions)
+    with pytest.raises(ValueError, match=message):
+        predict_streamed(network, positions[0].numpy(), out=None, chunk=10)
 
 
 @pytest.mark.parametrize("modes", [0, (3,), (3, 0), (2, 2, 2)], ids=str)

@@ -497,6 +497,10 @@ MIXING: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: FunctionalOperator(2, 1, 1, width=WIDTH, layers=1, modes=3, grid=True),
         "MetricAttention at 'blocks.0.branches.0'.*for clouds of points",
     ),
+    "surroundings": (
+        lambda: FunctionalOperator(2, 1, 1, width=WIDTH, layers=1, bases=3, surroundings=0.1),
+        "Surroundings at 'surroundings'.*without surroundings",
+    ),
     "nothing to spread": (lambda: nn.Linear(2, 2), "FunctionalAttention layers.*Linear without"),
 }
 

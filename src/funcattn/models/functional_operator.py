@@ -24,6 +24,7 @@ from funcattn.nn.operator import (
     MetricAttention,
     ModewiseMap,
     PartitionAttention,
+    Surroundings,
     start_by_fan_in,
 )
 from funcattn.nn.points import Points
@@ -69,7 +70,8 @@ class FunctionalOperator(StackedNetwork):
     `LocalStencil` of fixed physical reach and, where asked for (`metric`), in the last block a
     `MetricAttention` of sines. `branches` replaces these.
 
-    The input is lifted from values and `FourierFeatures` of the positions. All linear maps start by
+    The input is lifted from values and `FourierFeatures` of the positions, on clouds also, where
+    asked for (`surroundings`), from the `Surroundings` of each point. All linear maps start by
     fan-in; on a torus with input values, those of the positions start at 0, so that the network
     begins as one that moves with its input. Nothing knows a resolution. On a grid everything is in
     the coordinates of its indices, so that it may be curved in space, and weights of the points
@@ -80,6 +82,9 @@ class FunctionalOperator(StackedNetwork):
     bases: functions of a learned partition. solve, latent_mlp: steps on its coefficients (`solve`
         and `mlp` of `PartitionAttention`). mlp_ratio: hidden over outer width at each point of a
         cloud.
+    surroundings: of the points of a cloud; the least of two reaches, as a fraction of the longest
+        side of the box; the other is twice as far. With them points meet before the first block:
+        no `encode`, no streaming, no ranks.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
         it carries. metric: for inputs that are coefficients of an equation; not on a torus, and not
         without input values. heads: coefficients of the metric, each for its part of the channels.
@@ -106,6 +111,7 @@ class FunctionalOperator(StackedNetwork):
         solve: bool = False,
         latent_mlp: bool = True,
         mlp_ratio: float = 2.0,
+        surroundings: float | None = None,
         modes: int | Sequence[int] = 12,
         metric: bool = True,
         heads: int = 1,
@@ -121,11 +127,16 @@ class FunctionalOperator(StackedNetwork):
         super().__init__(space, inputs, outputs, time=time)
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
-        self.width, self.spreads = width, not grid
+        self.surroundings: Surroundings | None = None
+        if surroundings is not None and not grid:
+            reaches = (surroundings, 2 * surroundings)
+            self.surroundings = Surroundings(space, reaches=reaches, lower=lower, upper=upper)
+        self.width, self.spreads = width, not grid and self.surroundings is None
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
         )
-        self.lift = nn.Linear(self.encoding.channels + inputs, width)
+        around = 0 if self.surroundings is None else self.surroundings.channels
+        self.lift = nn.Linear(self.encoding.channels + inputs + around, width)
         self.time = TimeEmbedding(width) if time else None
         if grid:
             per_axis = (modes,) * space if isinstance(modes, int) else tuple(modes)
@@ -174,11 +185,26 @@ class FunctionalOperator(StackedNetwork):
     def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n c"]:
-        """The features before the first block, each point by itself."""
+        """The features before the first block; without surroundings each point by itself."""
         assert points.positions is not None
-        features = self.encoding(points.positions)
-        x = self.lift(features if values is None else torch.cat([features, values], dim=-1))
+        features = [self.encoding(points.positions)]
+        if values is not None:
+            features.append(values)
+        if self.surroundings is not None:
+            features.append(self.surroundings(points))
+        x = self.lift(torch.cat(features, dim=-1))
         return x if self.time is None else x + self.time(time).unsqueeze(1)
+
+    @property
+    def stack(self) -> list[Block]:
+        """The blocks, where points meet in them only."""
+        if self.surroundings is not None:
+            raise ValueError(
+                "encode: expected a network in which points meet through a few coefficients, got "
+                "one that looks at the surroundings of each point, for which it needs the whole "
+                "cloud; call the network on all points at once"
+            )
+        return super().stack
 
     def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
         """The output fields from the features after the last block, each point by itself."""
@@ -221,6 +247,9 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
+    surroundings: float | None = None
+    """On clouds: look at the density of points around each, at this reach, as a fraction of the
+    longest side of the box (a thirty-second, say), and at twice the reach; None: do not."""
     modes: int | None = None
     """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
     metric: bool | None = None
@@ -250,6 +279,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         solve=settings.solve,
         latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
+        surroundings=settings.surroundings,
         modes=modes if settings.modes is None else settings.modes,
         metric=problem.coefficients is not False if settings.metric is None else settings.metric,
         heads=settings.heads,

@@ -22,6 +22,7 @@ from funcattn.nn.operator import (
     MetricAttention,
     ModewiseMap,
     PartitionAttention,
+    Surroundings,
 )
 from funcattn.ops.sharding import Group, Ranks, all_taking_part, sum_together
 
@@ -34,6 +35,7 @@ _MIXES_POINTS: dict[tuple[type[nn.Module], ...], str] = {
         MetricAttention,
         ModewiseMap,
     ): "build the network for clouds of points",
+    (Surroundings,): "build the network without surroundings",
     (Baseline, nn.MultiheadAttention): "use FunctionalAttention instead",
     (_NormBase,): "use LayerNorm, which looks at each point alone",
 }

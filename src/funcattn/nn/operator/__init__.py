@@ -10,6 +10,7 @@ from funcattn.nn.operator.metric import MetricAttention
 from funcattn.nn.operator.partition import PartitionAttention
 from funcattn.nn.operator.spectral import FourierMap, ModewiseMap
 from funcattn.nn.operator.start import start_by_fan_in
+from funcattn.nn.operator.surroundings import Surroundings
 
 __all__ = [
     "FourierFeatures",
@@ -18,5 +19,6 @@ __all__ = [
     "MetricAttention",
     "ModewiseMap",
     "PartitionAttention",
+    "Surroundings",
     "start_by_fan_in",
 ]
