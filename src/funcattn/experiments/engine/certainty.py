@@ -8,6 +8,10 @@ CERTAIN = 0.05
 """Entries differ where chance gives such a difference with a smaller probability."""
 
 
+_DEGREES = 2
+"""Of freedom, that two entries need to be compared by their own spread: four seeds together."""
+
+
 def probability(
     a: Sequence[float],
     b: Sequence[float],
@@ -18,8 +22,9 @@ def probability(
     """How probable so large a difference of two means is if a is b times a factor.
 
     A two-sided t-test on logarithms, or on the numbers themselves where some are not positive. The
-    spread of the seeds is pooled over both and over all others that have several seeds: an entry of
-    one seed is taken to vary as its rivals do. None: no entry has two seeds.
+    spread of the seeds is pooled over both; where these have fewer than `_DEGREES` degrees of
+    freedom, over all others with several seeds too: an entry of one seed is taken to vary as its
+    rivals do. None: no entry has two seeds.
 
     >>> round(probability([1.0, 1.1, 0.9], [1.05, 1.0, 1.1]), 2)
     0.47
@@ -34,8 +39,10 @@ def probability(
     def scaled(values: Sequence[float]) -> list[float]:
         return [math.log(value) if logarithmic else value for value in values]
 
-    several = [scaled(values) for values in pool if len(values) > 1]
-    degrees = sum(len(values) - 1 for values in several)
+    several = [scaled(values) for values in (a, b) if len(values) > 1]
+    if _degrees(several) < _DEGREES:
+        several = [scaled(values) for values in pool if len(values) > 1]
+    degrees = _degrees(several)
     if not degrees:
         return None
     squares = sum((len(values) - 1) * statistics.variance(values) for values in several)
@@ -47,6 +54,10 @@ def probability(
     from scipy import stats
 
     return float(2 * stats.t.sf(abs(apart) / deviation, degrees))
+
+
+def _degrees(several: Iterable[Sequence[float]]) -> int:
+    return sum(len(values) - 1 for values in several)
 
 
 def doubt(chance: float | None) -> str:

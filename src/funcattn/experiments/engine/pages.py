@@ -51,8 +51,9 @@ rows are named below their table; all are in [tables]({link}/tables).
 **Claims.** Where runs of equal epochs do not decide a claim, the races do, and the line says so.
 "5 of 15 other methods have a run" counts the methods that were run here. A method that the paper
 does not have counts like any other. "Functional attention" in these lines is that of the paper. A
-claim is undecided where a t-test on the logarithms gives p > 0.05. The spread of the seeds is
-pooled over the entries of a column: an entry of one seed is taken to vary as its rivals do.
+claim is undecided where a t-test on the logarithms gives p > 0.05. The spread is that of the two
+entries' seeds; where they have fewer than four in all, it is pooled over the entries of a column:
+an entry of one seed is taken to vary as its rivals do.
 """
 
 

@@ -73,7 +73,8 @@ An entry is the mean over the seeds ± their standard deviation, with the number
 brackets. "Ahead by 1.25" says that the other has 1.25 times the error; "behind" is against the
 least. On RNA the error is the share of wrong labels, on AirfRANS the mean square over the variance
 of the training data. A verdict is undecided where a t-test on the logarithms of the errors gives
-p > 0.05, with the spread of the seeds pooled over all networks of a race.
+p > 0.05. The spread is that of the two networks' seeds, or where they have fewer than four in all,
+that of all networks of the race.
 """
 
 
