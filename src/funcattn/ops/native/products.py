@@ -55,12 +55,13 @@ def plain_tensors_only() -> bool:
 def _in_c(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     return (
         x.dtype == torch.float32
+        # Before sizes are compared, which an exported program would take for a condition.
+        and plain_tensors_only()
         and x.numel() * len(weight) >= _FEWEST_OPERATIONS
         and weight.dtype == torch.float32
         and (bias is None or bias.dtype == torch.float32)
         and x.device.type == "cpu"
         and weight.device.type == "cpu"
-        and plain_tensors_only()
         and not torch.is_autocast_enabled("cpu")
         and _functions() is not None
     )
