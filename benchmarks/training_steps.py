@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -34,9 +35,8 @@ PROCESSES, STEPS, WARM = 2, 8, 3
 RESULT = Path("results/training_steps.json")
 
 
-def milliseconds(name: str, model: str) -> float:
-    """Of a step, in this process."""
-    torch.set_num_threads(1)
+def stepper(name: str, model: str) -> Callable[[], None]:
+    """A training step of a task's network, to be called again and again."""
     torch.manual_seed(0)
     task = TASKS[name](default_settings(name, "cpu", "modern", model))
     network, settings, problem = build_network(task), task.settings.optimisation, task.problem
@@ -47,15 +47,25 @@ def milliseconds(name: str, model: str) -> float:
     target = torch.rand(batch, points, problem.output_channels)
     more = {"time": torch.zeros(batch)} if problem.time else {}
     optimisers = build_optimisers(network, settings)
-    took = []
-    for _ in range(WARM + STEPS):
-        start = time.process_time()
+
+    def step() -> None:
         out = network(positions, values, grid=task.grid, **more)
         (out - target).square().mean().backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         for optimiser in optimisers:
             optimiser.step()
             optimiser.zero_grad()
+
+    return step
+
+
+def milliseconds(name: str, model: str) -> float:
+    """Of a step, in this process."""
+    torch.set_num_threads(1)
+    step, took = stepper(name, model), []
+    for _ in range(WARM + STEPS):
+        start = time.process_time()
+        step()
         took.append(1e3 * (time.process_time() - start))
     return statistics.quantiles(took[WARM:], n=4)[0]
 

@@ -10,7 +10,7 @@ import tyro
 from funcattn._version import __version__
 from funcattn.cli.commands import DONE_IN, ON_FREE_CORES, SAY_THREADS, Command
 from funcattn.cli.guard import one_line_errors
-from funcattn.cli.terminal import console
+from funcattn.cli.terminal import console, counted
 from funcattn.processes import free_cores, rank
 
 
@@ -25,25 +25,30 @@ def main() -> None:
     command: Any = getattr(done_in, type(asked).__name__)
     import torch
 
-    threads, why = _threads(type(asked))
+    threads, why = _threads(type(asked), getattr(asked, "devices", 1))
     torch.set_num_threads(threads)
     if isinstance(asked, SAY_THREADS) and rank() == 0:
-        console().print(f"[dim]computing with {threads} thread{'s' * (threads > 1)}: {why}[/]")
+        words = f"computing with {counted(threads, 'thread')}"
+        if workers := getattr(asked, "workers", 0):
+            words += f", making missing data with {counted(workers, 'process')}"
+        console().print(f"[dim]{words}: {why}[/]", soft_wrap=True)
     command(**vars(asked)).run(rest, console())
 
 
-def _threads(command: type) -> tuple[int, str]:
+def _threads(command: type, processes: int = 1) -> tuple[int, str]:
     """How many, and why: those of OMP_NUM_THREADS, else as many as there are free cores.
 
     Threads of one process that fight for busy cores are slower than one thread. Commands whose
-    numbers must not depend on the load have one.
+    numbers must not depend on the load have one. processes: among which the cores are shared.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return int(os.environ["OMP_NUM_THREADS"]), "OMP_NUM_THREADS says so"
     if command not in ON_FREE_CORES:
         return 1, "so its numbers are the same on any day; OMP_NUM_THREADS sets another number"
     free, there = free_cores(), os.cpu_count() or 1
-    return free, f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
+    return max(
+        free // processes, 1
+    ), f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
 
 
 def _asked(words: list[str]) -> tuple[Any, list[str]]:

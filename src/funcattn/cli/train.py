@@ -1,15 +1,17 @@
 """`funcattn train`, `compare` and `evaluate`."""
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 
 from funcattn.cli import commands
 from funcattn.cli.settings import asked, open_store, over, read_changes, resolved
-from funcattn.cli.terminal import command_line, print_table, progress, refuse
+from funcattn.cli.terminal import command_line, counted, print_table, progress, refuse
 from funcattn.data import Store
 from funcattn.files import write_text
 from funcattn.processes import rank
@@ -35,6 +37,7 @@ class Train(commands.Train):
         rest = _with_data(rest, self.data)
         if self.resume:
             settings, out = self._resumed(rest)
+            _with_threads_of(Run(out), console)
         else:
             settings = resolved(self.task, self.profile, self.preset, self.config, rest)
             out = self.out or self._folder(settings.seed)
@@ -238,6 +241,16 @@ def _comparison(
         f"`{first['command']}`, commit {first['commit']}, {first['machine']}."
     )
     return headers, table, "\n".join(lines) + "\n"
+
+
+def _with_threads_of(run: Run, console: Console) -> None:
+    """As many threads as the run has had, for the same numbers to the bit; OMP_NUM_THREADS goes
+    over it."""
+    threads = run.threads
+    if threads not in (None, torch.get_num_threads()) and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(threads)
+        if rank() == 0:
+            console.print(f"[dim]going on with {counted(threads, 'thread')}, as before[/]")
 
 
 def _with_data(rest: list[str], data: Path | None) -> list[str]:

@@ -220,12 +220,15 @@ class Trainer:
             optimiser.step()
             optimiser.zero_grad()
             schedule.step()
-        if self.averaged is not None:
-            assert optimisation.ema is not None
-            for old, new in zip(
-                self.averaged.parameters(), self.surrogate.parameters(), strict=True
-            ):
-                old.detach().lerp_(new.detach(), 1 - optimisation.ema)
+        self._average()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """A step of the moving average of the weights, where there is one."""
+        decay = self.settings.optimisation.ema
+        if self.averaged is not None and decay is not None:
+            both = [list(model.parameters()) for model in (self.averaged, self.surrogate)]
+            torch._foreach_lerp_(*both, 1 - decay)
 
     def _visited(self, place: int) -> Sample:
         """The training sample of one visit of an epoch."""
@@ -318,6 +321,7 @@ class Trainer:
                 "fingerprint": self.splits.fingerprint,
                 "settings": asdict(self.settings),
                 "box": box_of(self.task.problem),
+                "threads": torch.get_num_threads(),
                 "optimisers": [optimiser_document(o) for o in self.optimisers],
             }
             done = self.state.epoch * self.steps + self.state.step
