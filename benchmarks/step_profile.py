@@ -103,7 +103,7 @@ OF_A_STEP: dict[str, list[tuple[Any, str]]] = {
     "clipping": [(torch.nn.utils, "clip_grad_norm_")],
     "optimisers": [
         (_FabricOptimizer, "step"),
-        (_FabricOptimizer, "zero_grad"),
+        (torch.optim.Optimizer, "zero_grad"),
         (LRScheduler, "step"),
     ],
     "moving average": [(Trainer, "_average")],

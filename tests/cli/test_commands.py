@@ -22,6 +22,7 @@ from funcattn.tasks import TASKS
 from funcattn.tasks.darcy import Darcy
 from funcattn.training import run as run_module
 from funcattn.training.loop import best_checkpoint
+from funcattn.training.run import Run
 from funcattn.training.setup import build_network, read_settings
 
 Call = Callable[..., tuple[int, str, str]]
@@ -186,6 +187,25 @@ def test_a_finished_run_is_shown_when_resumed_with_its_own_settings_only(
     assert call(*same, "--optimisation.epochs", "3", "--config", run / "settings.json")[0] == 0
     expected = "--resume: expected the task and settings of the run in"
     refused(call(*same, "--optimisation.epochs", "4"), expected)
+
+
+def test_a_resumed_run_goes_on_with_as_many_threads_as_before(
+    call: Call, run: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+    assert Run(run).threads == before
+    chosen: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: chosen[-1])
+    monkeypatch.setattr("funcattn.cli.free_cores", lambda: before + 2)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    line = ("train", "darcy", "--out", run, "--cache", store.folder, "--resume")
+    code, out, err = call(*line)
+    assert (code, chosen) == (0, [before + 2, before]), err
+    assert f"computing with {before + 2} threads, making missing data with" in out
+    assert f"going on with {before} thread" in out
+    monkeypatch.setenv("OMP_NUM_THREADS", str(before + 1))
+    assert (call(*line)[0], chosen[2:]) == (0, [before + 1])
 
 
 def test_progress_of_a_resumed_run_counts_its_own_epochs(

@@ -137,6 +137,9 @@ class Trainer:
         optimisers = build_optimisers(surrogate, optimisation)
         self.schedules = [build_schedule(o, optimisation, self.steps) for o in optimisers]
         self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
+        # Made once: to look for them among the modules takes longer than what is done with them.
+        self._parameters = list(surrogate.parameters())
+        self._averages = [] if self.averaged is None else list(self.averaged.parameters())
         self._stop = 0
         """The signal that asked to stop."""
         self._rate = 0.0
@@ -179,13 +182,12 @@ class Trainer:
     def _train(self, epoch: int, step: int, places: Tensor) -> None:
         """One step of the optimisers on one group of samples, split over batches and ranks."""
         optimisation = self.settings.optimisation
-        self.model.train()
+        if not self.surrogate.training:  # to say it to every module takes its time
+            self.model.train()
         batches = places.split(optimisation.batch)
         for number, batch_places in enumerate(batches):
             mine = batch_places[self.fabric.global_rank :: self.fabric.world_size].tolist()
-            torch.manual_seed(
-                _mixed(self.settings.seed, epoch, step, number, self.fabric.global_rank)
-            )
+            self._seed(_mixed(self.settings.seed, epoch, step, number, self.fabric.global_rank))
             samples = [
                 self.task.augmented(self._visited(i), _random(self.settings.seed, epoch, i + 1))
                 for i in mine
@@ -209,7 +211,7 @@ class Trainer:
                 self._stop_at_bad_loss(losses, epoch, step, mine, batch)
             self.state.losses += lost
         largest = math.inf if optimisation.clip is None else optimisation.clip
-        if not nn.utils.clip_grad_norm_(self.surrogate.parameters(), largest).isfinite():
+        if not nn.utils.clip_grad_norm_(self._parameters, largest).isfinite():
             raise NonFiniteLossError(
                 f"the gradient of training samples {places.tolist()} is not finite in epoch "
                 f"{epoch + 1}, step {step + 1}, though their loss is; the last checkpoint is from "
@@ -227,8 +229,15 @@ class Trainer:
         """A step of the moving average of the weights, where there is one."""
         decay = self.settings.optimisation.ema
         if self.averaged is not None and decay is not None:
-            both = [list(model.parameters()) for model in (self.averaged, self.surrogate)]
-            torch._foreach_lerp_(*both, 1 - decay)
+            torch._foreach_lerp_(self._averages, self._parameters, 1 - decay)
+
+    def _seed(self, seed: int) -> None:
+        """Seed what a step draws from: dropout, and what a task draws."""
+        if self.fabric.device.type == "cpu":
+            # `torch.manual_seed` also keeps for each kind of device that may come the way to here.
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def _visited(self, place: int) -> Sample:
         """The training sample of one visit of an epoch."""
