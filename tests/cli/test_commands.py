@@ -202,7 +202,8 @@ def test_a_resumed_run_goes_on_with_as_many_threads_as_before(
     line = ("train", "darcy", "--out", run, "--cache", store.folder, "--resume")
     code, out, err = call(*line)
     assert (code, chosen) == (0, [before + 2, before]), err
-    assert f"computing with {before + 2} threads, making missing data with" in out
+    assert f"computing with {before + 2} threads: {before + 2} of" in out
+    assert "; missing data is made by " in out
     assert f"going on with {before} thread" in out
     monkeypatch.setenv("OMP_NUM_THREADS", str(before + 1))
     assert (call(*line)[0], chosen[2:]) == (0, [before + 1])

@@ -28,10 +28,10 @@ def main() -> None:
     threads, why = _threads(type(asked), getattr(asked, "devices", 1))
     torch.set_num_threads(threads)
     if isinstance(asked, SAY_THREADS) and rank() == 0:
-        words = f"computing with {counted(threads, 'thread')}"
+        words = f"computing with {counted(threads, 'thread')}: {why}"
         if workers := getattr(asked, "workers", 0):
-            words += f", making missing data with {counted(workers, 'process')}"
-        console().print(f"[dim]{words}: {why}[/]", soft_wrap=True)
+            words += f"; missing data is made by {counted(workers, 'process')}"
+        console().print(f"[dim]{words}[/]", soft_wrap=True)
     command(**vars(asked)).run(rest, console())
 
 

@@ -138,8 +138,10 @@ class Trainer:
         self.schedules = [build_schedule(o, optimisation, self.steps) for o in optimisers]
         self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
         # Made once: to look for them among the modules takes longer than what is done with them.
-        self._parameters = list(surrogate.parameters())
-        self._averages = [] if self.averaged is None else list(self.averaged.parameters())
+        self._parameters: list[Tensor] = list(surrogate.parameters())
+        self._averages: list[Tensor] = []
+        if self.averaged is not None:
+            self._averages = list(self.averaged.parameters())
         self._stop = 0
         """The signal that asked to stop."""
         self._rate = 0.0
