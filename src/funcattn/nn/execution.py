@@ -87,13 +87,14 @@ class Parts:
         """What the layer does at each point alone: all that the chunked form knows of it."""
         assert isinstance(self.basis, LearnedBasis)
         with full_precision(x.device):
-            temperature = self.basis.bounded_temperature()
+            # A factor has a shorter gradient than a divisor.
+            sharpness = self.basis.bounded_temperature().reciprocal()
             of_basis, of_field = self._features(x, points, self.basis.features)
             return LocalMaps(
                 of_basis,
                 of_field,
-                self.basis.scores.weight.mT / temperature.view(-1, 1, 1),  # (h, d, g)
-                self.basis.scores.bias / temperature.view(-1, 1),
+                self.basis.scores.weight.mT * sharpness.view(-1, 1, 1),  # (h, d, g)
+                self.basis.scores.bias * sharpness.view(-1, 1),
                 _linear(self.output),
                 len(self.fields),
             )

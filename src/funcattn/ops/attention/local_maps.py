@@ -201,7 +201,9 @@ def folded(x: Tensor, maps: LocalMaps, *, heads: bool = True) -> tuple[AtPoints,
             raise TypeError("maps: expected linear maps or values for both, basis and field")
         points = AtPoints(basis.contiguous(), field.contiguous(), None, None, *scores)
         return points, Remainder(h, maps.fields, None, None, output)
-    score_bias = maps.score_bias + (basis.bias.view(h, 1, -1) @ maps.score_weight).squeeze(1)
+    score_bias = torch.baddbmm(
+        maps.score_bias.unsqueeze(1), basis.bias.view(h, 1, -1), maps.score_weight
+    ).squeeze(1)
     x = x.contiguous()
     if folds:
         by_heads = basis.weight.unflatten(0, (h, -1)).mT @ maps.score_weight  # (h, c, g)
