@@ -31,7 +31,7 @@ RESULT = Path("results/threads.json")
 def milliseconds(name: str, model: str, threads: int) -> dict[str, float]:
     """Of a step, in this process: on the clock, and of all cores together."""
     torch.set_num_threads(threads)
-    step = stepper(name, model)
+    step, _ = stepper(name, model)
     wall, cpu = [], []
     for _ in range(WARM + STEPS):
         start, used = time.perf_counter(), time.process_time()
