@@ -17,11 +17,12 @@ from funcattn.nn.feature_maps import Pointwise
 from funcattn.nn.linear import Linear as PackageLinear
 from funcattn.nn.points import Points
 from funcattn.ops import Projection, ProjectionName
-from funcattn.ops.attention.local_maps import Linear, LocalMaps
+from funcattn.ops.attention import native_passes
+from funcattn.ops.attention.local_maps import Linear, LocalMaps, folds
 from funcattn.ops.buffers import buffers
 from funcattn.ops.linalg import autocast_is_on, full_precision
 from funcattn.ops.memory import available_bytes, saved_tensors_are_taken
-from funcattn.ops.projections import KnowsMass, chosen_projection
+from funcattn.ops.projections import Average, KnowsMass, chosen_projection
 
 Execution = Literal["auto", "plain", "stored", "streamed"]
 
@@ -83,6 +84,21 @@ class Parts:
             return "the point weights want a gradient"
         return None
 
+    def all_in_c(self, x: Tensor) -> bool:
+        """Whether C does the passes, and all that lies between them (`native_middle.py`)."""
+        basis = self.basis
+        assert isinstance(basis, LearnedBasis)
+        width, bases = _linear(self.output).weight.shape[1], basis.scores.weight.shape[0]
+        is_folded = isinstance(basis.features, Pointwise) and folds(self.heads, bases, width)
+        return (
+            len(self.fields) == 1
+            and self.heads > 1
+            and not is_folded
+            and width // self.heads <= bases
+            and type(chosen_projection(self.projection)) is Average
+            and native_passes.can_do(x)
+        )
+
     def local_maps(self, x: Tensor, points: Points) -> LocalMaps:
         """What the layer does at each point alone: all that the chunked form knows of it."""
         assert isinstance(self.basis, LearnedBasis)
@@ -118,9 +134,10 @@ class Parts:
         return _linear(of_basis.map), Linear(weight, bias)
 
 
-def is_few(x: Tensor) -> bool:
-    """Whether the plain form is faster for so few points."""
-    return x.shape[1] * min(x.shape[2], _MANY_CHANNELS) < _FEW_VALUES
+def is_few(x: Tensor, parts: Parts) -> bool:
+    """Whether the plain form is faster for so few points, which it never is where C does it all."""
+    few = x.shape[1] * min(x.shape[2], _MANY_CHANNELS) < _FEW_VALUES
+    return few and not parts.all_in_c(x)
 
 
 def is_watched(module: nn.Module) -> bool:
