@@ -25,30 +25,26 @@ def main() -> None:
     command: Any = getattr(done_in, type(asked).__name__)
     import torch
 
-    threads, why = _threads(type(asked), getattr(asked, "devices", 1))
+    threads, why = _threads(type(asked))
     torch.set_num_threads(threads)
     if isinstance(asked, SAY_THREADS) and rank() == 0:
         words = f"computing with {counted(threads, 'thread')}: {why}"
-        if workers := getattr(asked, "workers", 0):
-            words += f"; missing data is made by {counted(workers, 'process')}"
         console().print(f"[dim]{words}[/]", soft_wrap=True)
     command(**vars(asked)).run(rest, console())
 
 
-def _threads(command: type, processes: int = 1) -> tuple[int, str]:
+def _threads(command: type) -> tuple[int, str]:
     """How many, and why: those of OMP_NUM_THREADS, else as many as there are free cores.
 
     Threads of one process that fight for busy cores are slower than one thread. Commands whose
-    numbers must not depend on the load have one. processes: among which the cores are shared.
+    numbers must not depend on the load have one; `train` chooses when it knows its steps.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return int(os.environ["OMP_NUM_THREADS"]), "OMP_NUM_THREADS says so"
     if command not in ON_FREE_CORES:
-        return 1, "so its numbers are the same on any day; OMP_NUM_THREADS sets another number"
+        return 1, "its numbers must not depend on the load; OMP_NUM_THREADS sets another number"
     free, there = free_cores(), os.cpu_count() or 1
-    return max(
-        free // processes, 1
-    ), f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
+    return free, f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
 
 
 def _asked(words: list[str]) -> tuple[Any, list[str]]:

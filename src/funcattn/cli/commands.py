@@ -586,8 +586,8 @@ DONE_IN: dict[type, str] = {
     Export: "export",
 }
 """Modules of this package."""
-ON_FREE_CORES = (Train, Fit, Predict, Report, Evaluate, Calibrate)
+ON_FREE_CORES = (Fit, Predict, Report, Evaluate, Calibrate)
 """They use all cores that are free. Others compute with one thread: numbers and times that are
 compared mean the same, however busy the machine was."""
-SAY_THREADS = (Fit, Train)
-"""Those that take long say with how many threads."""
+SAY_THREADS = (Fit,)
+"""They take long, and say with how many threads; `train` says it itself."""
