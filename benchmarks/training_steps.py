@@ -1,12 +1,13 @@
 """A training step of the bundled tasks: this code beside an older one, in turns.
 
-    git archive 4290ec5 src | tar -x -C /tmp/older
-    python benchmarks/training_steps.py /tmp/older/src
+    python benchmarks/training_steps.py 4290ec5
+    python benchmarks/training_steps.py 9254708 funcattn      (it had no other of these networks)
 
 Each task with its settings of the profile `cpu`, our network and the paper's, on random fields of
 the task's sizes: forward, loss, backward, clipping and optimisers, in CPU time with one thread, the
-lower quartile of the steps of a process; processes of both codes take turns. Writes
-results/training_steps.json.
+lower quartile of the steps of a process; processes of both codes take turns. Networks have the
+settings of their own code: their parameters are recorded too. Writes results/training_steps.json,
+one record for each older commit.
 """
 
 import json
@@ -16,78 +17,122 @@ import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from funcattn.files import write_text
-from funcattn.provenance import facts
 from funcattn.tasks import TASKS
 from funcattn.training.optimisation import build_optimisers
-from funcattn.training.settings import default_settings
-from funcattn.training.setup import build_network
 
 NAMES = ("burgers", "darcy", "navier_stokes", "elasticity", "plasticity", "airfoil", "pipe")
 NETWORKS = ("functional_operator", "funcattn")
 PROCESSES, STEPS, WARM = 2, 8, 3
 RESULT = Path("results/training_steps.json")
+COMMITS = ("4290ec5", "9254708")
+"""The last without C, and the one before."""
 
 
-def milliseconds(name: str, model: str) -> float:
-    """Of a step, in this process."""
-    torch.set_num_threads(1)
+def made(name: str, model: str) -> tuple[Any, Any]:
+    """A task and its network, whatever an older code calls them."""
+    try:
+        from funcattn.training.settings import default_settings
+        from funcattn.training.setup import build_network
+    except ImportError:
+        from funcattn.training.setup import build_surrogate as build_network
+
+        task = TASKS[name](TASKS[name].defaults("cpu", "modern"))
+    else:
+        task = TASKS[name](default_settings(name, "cpu", "modern", model))
+    return task, build_network(task)
+
+
+def stepper(name: str, model: str) -> tuple[Callable[[], None], int]:
+    """A training step of a task's network, to be called again and again, and its parameters."""
     torch.manual_seed(0)
-    task = TASKS[name](default_settings(name, "cpu", "modern", model))
-    network, settings, problem = build_network(task), task.settings.optimisation, task.problem
+    task, network = made(name, model)
+    settings = task.settings.optimisation
+    fields = getattr(task, "problem", task)
+    inputs = getattr(fields, "input_channels", fields.inputs)
+    outputs = getattr(fields, "output_channels", fields.outputs)
     points = task.points or math.prod(task.grid or (200,))
     batch = min(settings.batch, 4)
-    positions = torch.rand(batch, points, problem.space)
-    values = torch.rand(batch, points, problem.input_channels) if problem.inputs else None
-    target = torch.rand(batch, points, problem.output_channels)
-    more = {"time": torch.zeros(batch)} if problem.time else {}
+    positions = torch.rand(batch, points, fields.space)
+    values = torch.rand(batch, points, inputs) if inputs else None
+    target = torch.rand(batch, points, outputs)
+    is_timed = fields.time if hasattr(fields, "time") else fields.timed
+    more = {"time": torch.zeros(batch)} if is_timed else {}
     optimisers = build_optimisers(network, settings)
-    took = []
-    for _ in range(WARM + STEPS):
-        start = time.process_time()
+
+    def step() -> None:
         out = network(positions, values, grid=task.grid, **more)
         (out - target).square().mean().backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         for optimiser in optimisers:
             optimiser.step()
             optimiser.zero_grad()
+
+    return step, sum(p.numel() for p in network.parameters())
+
+
+def milliseconds(name: str, model: str) -> tuple[float, int]:
+    """Of a step, in this process, and the parameters."""
+    torch.set_num_threads(1)
+    (step, parameters), took = stepper(name, model), []
+    for _ in range(WARM + STEPS):
+        start = time.process_time()
+        step()
         took.append(1e3 * (time.process_time() - start))
-    return statistics.quantiles(took[WARM:], n=4)[0]
+    return round(statistics.quantiles(took[WARM:], n=4)[0], 2), parameters
 
 
-def in_a_process(source: Path, name: str, model: str) -> float:
+def in_a_process(source: Path, name: str, model: str) -> tuple[float, int]:
     """The same in a fresh process, with the code of a folder."""
     done = subprocess.run(
-        [sys.executable, __file__, name, model],
+        [sys.executable, __file__, "--one", name, model],
         env={**os.environ, "PYTHONPATH": str(source)},
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    return float(done.stdout.split()[-1])
+    took, parameters = json.loads(done.stdout.splitlines()[-1])
+    return took, parameters
 
 
 def main() -> None:
-    """Compare and write; with a task and a network, only measure that here."""
-    if len(sys.argv) == 3:
-        print(milliseconds(*sys.argv[1:]))
+    """Compare and write; with --one, a task and a network, only measure that here."""
+    if sys.argv[1] == "--one":
+        print(json.dumps(milliseconds(*sys.argv[2:])))
         return
-    here, older = Path(__file__).parents[1] / "src", Path(sys.argv[1])
-    found: dict[str, dict[str, object]] = {}
-    for model in NETWORKS:
-        for name in NAMES:
-            took: dict[str, list[float]] = {"now": [], "older": []}
-            for _ in range(PROCESSES):
-                took["older"].append(round(in_a_process(older, name, model), 2))
-                took["now"].append(round(in_a_process(here, name, model), 2))
-            ratio = min(took["older"]) / min(took["now"])
-            found[f"{model}, {name}"] = {"milliseconds": took, "faster by": round(ratio, 3)}
-            print(model, name, found[f"{model}, {name}"], flush=True)
-    record = {"steps": found, "command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
-    write_text(RESULT, json.dumps(record, indent=1) + "\n")
+    from funcattn.files import write_text
+    from funcattn.provenance import facts
+
+    older, project = sys.argv[1], Path(__file__).parents[1]
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(
+            ["git", "archive", older, "src"], cwd=project, check=True, capture_output=True
+        )
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        sources = {"older": Path(folder) / "src", "now": project / "src"}
+        for model in sys.argv[2:] or NETWORKS:
+            for name in NAMES:
+                took: dict[str, list[float]] = {"older": [], "now": []}
+                parameters = {}
+                for _ in range(PROCESSES):
+                    for which, source in sources.items():
+                        spent, parameters[which] = in_a_process(source, name, model)
+                        took[which].append(spent)
+                ratio = round(min(took["older"]) / min(took["now"]), 3)
+                case = {"milliseconds": took, "parameters": parameters, "faster by": ratio}
+                found[f"{model}, {name}"] = case
+                print(model, name, case, flush=True)
+    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    kept = {commit: record for commit, record in kept.items() if commit in COMMITS}
+    command = shlex.join(["python", *sys.argv])
+    kept[older] = {"steps": found, "command": command, "seed": 0, **facts()}
+    write_text(RESULT, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

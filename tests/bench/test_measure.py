@@ -178,9 +178,16 @@ def test_candidates_take_turns() -> None:
     assert not failed
 
 
+def busy(seconds: float) -> None:
+    """Compute for so long; a sleep would take no CPU time."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
 def test_a_slow_candidate_does_not_take_the_rounds_of_the_others() -> None:
     took, _ = interleaved(
-        {"quick": lambda: time.sleep(0.001), "slow": lambda: time.sleep(0.1)},
+        {"quick": lambda: busy(0.001), "slow": lambda: busy(0.1)},
         rounds=2,
         seconds=0.1,
         yardsticks={},
@@ -188,6 +195,14 @@ def test_a_slow_candidate_does_not_take_the_rounds_of_the_others() -> None:
     )
     assert len(took["slow"]) == 2
     assert len(took["quick"]) > 4
+
+
+@pytest.mark.skipif(torch.get_num_threads() > 1, reason="with threads the clock counts")
+def test_waiting_for_others_is_not_counted() -> None:
+    took, _ = interleaved(
+        {"waits": lambda: time.sleep(0.02)}, rounds=2, seconds=0.0, yardsticks={}, say=nothing
+    )
+    assert max(took["waits"]) < 0.01
 
 
 def test_a_candidate_that_runs_out_of_memory_later_is_out() -> None:

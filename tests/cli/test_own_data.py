@@ -106,7 +106,7 @@ def test_the_cores_that_are_free_are_used(monkeypatch: pytest.MonkeyPatch) -> No
     said = "of 8 cores are free; OMP_NUM_THREADS sets another number"
     assert found == [(6, f"6 {said}"), (3, f"3 {said}"), (1, f"1 {said}")]
     monkeypatch.setattr(os, "getloadavg", lambda: (0.3, 0.0, 0.0))
-    assert _threads(commands.Race)[0] == _threads(commands.Train)[0] == 1
+    assert _threads(commands.Race)[0] == _threads(commands.Compare)[0] == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert _threads(commands.Fit) == _threads(commands.Race) == (5, "OMP_NUM_THREADS says so")
 

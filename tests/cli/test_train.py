@@ -10,6 +10,7 @@ from tests.cli.conftest import Call, Refused, record_of
 from funcattn.data import Store
 from funcattn.training import run as run_module
 from funcattn.training.kept import best_checkpoint
+from funcattn.training.run import Run
 from funcattn.training.setup import read_settings
 
 
@@ -70,6 +71,37 @@ def test_a_finished_run_is_shown_when_resumed_with_its_own_settings_only(
     assert call(*same, "--optimisation.epochs", "3", "--config", run / "settings.json")[0] == 0
     expected = "--resume: expected the task and settings of the run in"
     refused(call(*same, "--optimisation.epochs", "4"), expected)
+
+
+def test_threads_are_chosen_by_the_steps_and_kept_by_the_run(
+    call: Call, store: Store, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small steps have one, large ones the free cores; a run goes on with those it had."""
+    had = torch.get_num_threads()
+    assert Run(run).threads == had
+    chosen: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: chosen[-1])
+    monkeypatch.setattr("funcattn.cli.train.free_cores", lambda: had + 2)
+    monkeypatch.setattr("funcattn.cli.train.train", lambda *_, **__: Run(run))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    line = ("train", "darcy", "--profile", "smoke", "--cache", store.folder)
+
+    def last(*more: object) -> tuple[int, str]:
+        code, out, err = call(*line, *more)
+        assert code == 0, err
+        return chosen[-1], out
+
+    threads, out = last("--out", "new")
+    assert (threads, "1 thread: its steps are too small to be shared" in out) == (1, True)
+    threads, out = last("--out", run, "--resume")
+    assert (threads, "as the run had before; missing data is made by" in out) == (had, True)
+    monkeypatch.setattr("funcattn.cli.train.SHARED_FROM", 1)
+    threads, out = last("--out", "new")
+    assert (threads, f"{had + 2} threads: {had + 2} of" in out) == (had + 2, True)
+    assert last("--out", "new", "--devices", had + 2)[0] == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", str(had + 1))
+    assert last("--out", run, "--resume")[0] == had + 1
 
 
 def test_progress_of_a_resumed_run_counts_its_own_epochs(

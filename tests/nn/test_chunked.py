@@ -13,6 +13,7 @@ from funcattn.nn import FunctionalAttention, LearnedBasis, OrthonormalBasis, Poi
 from funcattn.nn import execution as layer_execution
 from funcattn.nn import functional_attention as layer_module
 from funcattn.nn.points import Points
+from funcattn.ops import native
 from funcattn.ops.attention import chunks, passes
 from funcattn.ops.buffers import Buffers
 
@@ -337,6 +338,23 @@ def test_auto_does_few_points_plainly(
     layer = FunctionalAttention(width, 8, 4)
     x = torch.randn(2, points, width)
     assert (layer._in_chunks(x, Points()) is None) is is_few
+
+
+@pytest.mark.skipif(native.library() is None, reason=f"no C: {native.why_not()}")
+def test_auto_does_few_points_in_chunks_where_c_does_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    x = torch.randn(2, 40, 32)
+    for layer, in_chunks in (
+        (FunctionalAttention(32, 4, 16), True),
+        (FunctionalAttention(32, 4, 10), False),  # maps are folded
+        (FunctionalAttention(32, 1, 64), False),
+        (FunctionalAttention(32, 4, 16, maps="points"), False),
+        (FunctionalAttention(32, 4, 16, projection="transpose"), False),
+    ):
+        assert (layer._in_chunks(x, Points()) is not None) is in_chunks
+        assert layer.double()._in_chunks(x.double(), Points()) is None  # C has single precision
 
 
 def test_second_derivatives_are_refused_with_an_explanation(execution: str) -> None:

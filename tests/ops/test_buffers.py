@@ -21,6 +21,22 @@ def test_given_memory_is_taken_again_where_it_fits() -> None:
     assert len(pool.take(1000, LIKE)) == 1000
 
 
+def test_a_view_is_given_back_as_the_whole_flat_buffer() -> None:
+    pool = Buffers()
+    taken = pool.take(1000, LIKE)
+    pool.give(taken.view(20, 50))
+    assert (pool.idle, pool.take(700, LIKE).shape) == (4000, (700,))
+    assert pool.idle == 0
+
+
+def test_one_of_the_right_size_comes_before_a_longer_one() -> None:
+    pool = Buffers()
+    longer, right = pool.take(1000, LIKE), pool.take(800, LIKE)
+    pool.give(longer)
+    pool.give(right)
+    assert pool.take(800, LIKE).data_ptr() == right.data_ptr()
+
+
 @pytest.mark.parametrize(
     ("count", "like"),
     [(1001, LIKE), (499, LIKE), (1000, LIKE.double())],

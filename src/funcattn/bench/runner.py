@@ -87,7 +87,10 @@ def code_version() -> str:
     Not the commit, which changes with every word in the documentation.
     """
     folders = [Path(package.__path__[0]) for package in (ops, nn, models, bench)]
-    ours = [path for folder in folders[:2] for path in sorted(folder.rglob("*.py"))]
+    sources = ("*.py", "*.c", "*.h")
+    ours = [
+        path for folder in folders[:2] for kind in sources for path in sorted(folder.rglob(kind))
+    ]
     ours += [folders[2] / "operator_transformer.py"]
     names = ("candidates", "child", "measure", "memory", "reference_form")
     ours += [folders[3] / f"{name}.py" for name in names]

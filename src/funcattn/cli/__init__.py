@@ -10,7 +10,7 @@ import tyro
 from funcattn._version import __version__
 from funcattn.cli.commands import DONE_IN, ON_FREE_CORES, SAY_THREADS, Command
 from funcattn.cli.guard import one_line_errors
-from funcattn.cli.terminal import console
+from funcattn.cli.terminal import console, counted
 from funcattn.processes import free_cores, rank
 
 
@@ -28,7 +28,8 @@ def main() -> None:
     threads, why = _threads(type(asked))
     torch.set_num_threads(threads)
     if isinstance(asked, SAY_THREADS) and rank() == 0:
-        console().print(f"[dim]computing with {threads} thread{'s' * (threads > 1)}: {why}[/]")
+        words = f"computing with {counted(threads, 'thread')}: {why}"
+        console().print(f"[dim]{words}[/]", soft_wrap=True)
     command(**vars(asked)).run(rest, console())
 
 
@@ -36,12 +37,12 @@ def _threads(command: type) -> tuple[int, str]:
     """How many, and why: those of OMP_NUM_THREADS, else as many as there are free cores.
 
     Threads of one process that fight for busy cores are slower than one thread. Commands whose
-    numbers must not depend on the load have one.
+    numbers must not depend on the load have one; `train` chooses when it knows its steps.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return int(os.environ["OMP_NUM_THREADS"]), "OMP_NUM_THREADS says so"
     if command not in ON_FREE_CORES:
-        return 1, "so its numbers are the same on any day; OMP_NUM_THREADS sets another number"
+        return 1, "its numbers must not depend on the load; OMP_NUM_THREADS sets another number"
     free, there = free_cores(), os.cpu_count() or 1
     return free, f"{free} of {there} cores are free; OMP_NUM_THREADS sets another number"
 

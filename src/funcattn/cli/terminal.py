@@ -58,6 +58,15 @@ def progress(console: Console) -> "Iterator[Progress]":
         yield bars
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "thread"), counted(2, "process")
+    ('1 thread', '2 processes')
+    """
+    return f"{number} {what}" + ("" if number == 1 else "es" if what.endswith("s") else "s")
+
+
 def refuse(rest: Sequence[str]) -> None:
     """Raise where a command that takes no settings was given some."""
     if rest:

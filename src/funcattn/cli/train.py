@@ -1,18 +1,21 @@
 """`funcattn train`, `compare` and `evaluate`."""
 
+import math
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 
 from funcattn.cli import commands
 from funcattn.cli.settings import asked, open_store, over, read_changes, resolved
-from funcattn.cli.terminal import command_line, print_table, progress, refuse
+from funcattn.cli.terminal import command_line, counted, print_table, progress, refuse
 from funcattn.data import Store
 from funcattn.files import write_text
-from funcattn.processes import rank
+from funcattn.processes import free_cores, rank
 from funcattn.settings import Profile, RunSettings
 from funcattn.tasks import TASKS, Task
 from funcattn.training.bundled import run_folder
@@ -23,6 +26,10 @@ from funcattn.training.loggers import LoggerName
 from funcattn.training.loop import State
 from funcattn.training.report import write_report
 from funcattn.training.run import Run, train
+
+SHARED_FROM = 2**21
+"""Values of a step from which threads were seen to share it well: those of a layer of width 128 at
+16,384 points. Of smaller ones most operations are too short to be shared."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Train(commands.Train):
         else:
             settings = resolved(self.task, self.profile, self.preset, self.config, rest)
             out = self.out or self._folder(settings.seed)
+        self._choose_threads(settings, Run(out), console)
         run = _trained(
             settings,
             out,
@@ -101,6 +109,26 @@ class Train(commands.Train):
                 f"{'; '.join(changes)}"
             )
         return settings, out
+
+    def _choose_threads(self, settings: RunSettings, run: Run, console: Console) -> None:
+        """Those of OMP_NUM_THREADS; those that the run has had, so that it goes on to the bit; or
+        as many as there are free cores, where its steps are large enough to be shared."""
+        free = max(free_cores() // self.devices, 1)
+        if "OMP_NUM_THREADS" in os.environ:
+            threads, why = torch.get_num_threads(), "OMP_NUM_THREADS says so"
+        elif before := run.threads:
+            threads, why = before, "as the run had before"
+        elif values_of_a_step(settings) < SHARED_FROM:
+            threads, why = 1, "its steps are too small to be shared"
+        else:
+            threads, why = free, f"{free_cores()} of {os.cpu_count()} cores are free"
+        torch.set_num_threads(threads)
+        if rank() == 0:
+            console.print(
+                f"[dim]computing with {counted(threads, 'thread')}: {why}; missing data is made by "
+                f"{counted(self.workers, 'process')}[/]",
+                soft_wrap=True,
+            )
 
     def _folder(self, seed: object) -> Path:
         return Path("runs") / f"{self.task}-{self.profile}-seed{seed}"
@@ -239,6 +267,14 @@ def _comparison(
         f"`{first['command']}`, commit {first['commit']}, {first['machine']}."
     )
     return headers, table, "\n".join(lines) + "\n"
+
+
+def values_of_a_step(settings: RunSettings) -> int:
+    """Samples times points times width; 0 where it is not known before there are samples."""
+    task = TASKS[settings.task](settings)
+    points = task.points or math.prod(task.grid or (0,))
+    width = getattr(settings.network, "width", 0)
+    return settings.optimisation.batch * points * int(width)
 
 
 def _with_data(rest: list[str], data: Path | None) -> list[str]:

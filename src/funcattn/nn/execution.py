@@ -5,7 +5,7 @@ changes no bit of the result.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal
 
 import torch
@@ -17,11 +17,12 @@ from funcattn.nn.feature_maps import Pointwise
 from funcattn.nn.linear import Linear as PackageLinear
 from funcattn.nn.points import Points
 from funcattn.ops import Projection, ProjectionName
-from funcattn.ops.attention.local_maps import Linear, LocalMaps
+from funcattn.ops.attention import native_passes
+from funcattn.ops.attention.local_maps import Linear, LocalMaps, folds
 from funcattn.ops.buffers import buffers
 from funcattn.ops.linalg import autocast_is_on, full_precision
 from funcattn.ops.memory import available_bytes, saved_tensors_are_taken
-from funcattn.ops.projections import KnowsMass, chosen_projection
+from funcattn.ops.projections import Average, KnowsMass, chosen_projection
 
 Execution = Literal["auto", "plain", "stored", "streamed"]
 
@@ -53,7 +54,7 @@ class Parts:
     projection: Projection | ProjectionName
     heads: int
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
         """That of its weights."""
         return _linear(self.output).weight.dtype
@@ -83,17 +84,33 @@ class Parts:
             return "the point weights want a gradient"
         return None
 
+    def all_in_c(self, x: Tensor) -> bool:
+        """Whether C does the passes, and all that lies between them (`native_middle.py`)."""
+        basis = self.basis
+        assert isinstance(basis, LearnedBasis)
+        width, bases = _linear(self.output).weight.shape[1], basis.scores.weight.shape[0]
+        is_folded = isinstance(basis.features, Pointwise) and folds(self.heads, bases, width)
+        return (
+            len(self.fields) == 1
+            and self.heads > 1
+            and not is_folded
+            and width // self.heads <= bases
+            and type(chosen_projection(self.projection)) is Average
+            and native_passes.can_do(x)
+        )
+
     def local_maps(self, x: Tensor, points: Points) -> LocalMaps:
         """What the layer does at each point alone: all that the chunked form knows of it."""
         assert isinstance(self.basis, LearnedBasis)
         with full_precision(x.device):
-            temperature = self.basis.bounded_temperature()
+            # A factor has a shorter gradient than a divisor.
+            sharpness = self.basis.bounded_temperature().reciprocal()
             of_basis, of_field = self._features(x, points, self.basis.features)
             return LocalMaps(
                 of_basis,
                 of_field,
-                self.basis.scores.weight.mT / temperature.view(-1, 1, 1),  # (h, d, g)
-                self.basis.scores.bias / temperature.view(-1, 1),
+                self.basis.scores.weight.mT * sharpness.view(-1, 1, 1),  # (h, d, g)
+                self.basis.scores.bias * sharpness.view(-1, 1),
                 _linear(self.output),
                 len(self.fields),
             )
@@ -117,20 +134,21 @@ class Parts:
         return _linear(of_basis.map), Linear(weight, bias)
 
 
-def is_few(x: Tensor) -> bool:
-    """Whether the plain form is faster for so few points."""
-    return x.shape[1] * min(x.shape[2], _MANY_CHANNELS) < _FEW_VALUES
+def is_few(x: Tensor, parts: Parts) -> bool:
+    """Whether the plain form is faster for so few points, which it never is where C does it all."""
+    few = x.shape[1] * min(x.shape[2], _MANY_CHANNELS) < _FEW_VALUES
+    return few and not parts.all_in_c(x)
 
 
 def is_watched(module: nn.Module) -> bool:
     """Whether a hook waits for a call of this module or of one in it: chunks make none."""
-    return any(
-        part._forward_hooks
-        or part._forward_pre_hooks
-        or part._backward_hooks
-        or part._backward_pre_hooks
-        for part in module.modules()
-    )
+    # At every call of a layer, so without `module.modules()`, which takes ten times as long.
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    ) or any(is_watched(part) for part in module._modules.values() if part is not None)
 
 
 @cache
@@ -142,7 +160,7 @@ def _knows_mass(projection: type) -> bool:
 def points_to_store(x: Tensor, maps: LocalMaps) -> int:
     """At how many points of a sample there is memory to store the basis; at the others it is
     computed again."""
-    per_value = len(x) * x.element_size()
+    per_value = x.shape[0] * x.element_size()
     basis = per_value * maps.bases
     # Features, values and the gradient of these; where maps are folded there are none.
     with_features = basis if maps.folds else basis + per_value * 4 * x.shape[2]

@@ -308,7 +308,7 @@ class FunctionalAttention(Attention):
             half = autocast_dtype(x.device)
             is_plain = (
                 obstacle
-                or (self.ranks is None and is_few(x))
+                or (self.ranks is None and is_few(x, parts))
                 or (
                     half is not None
                     and not chunked.knows_half(x.new_empty(0, dtype=parts.dtype), half)

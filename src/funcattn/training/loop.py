@@ -140,6 +140,11 @@ class Trainer:
         optimisers = build_optimisers(surrogate, optimisation)
         self.schedules = [build_schedule(o, optimisation, self.steps) for o in optimisers]
         self.model, *self.optimisers = fabric.setup(surrogate, *optimisers)
+        # Made once: to look for them among the modules takes longer than what is done with them.
+        self._parameters: list[Tensor] = list(surrogate.parameters())
+        self._averages: list[Tensor] = []
+        if self.averaged is not None:
+            self._averages = list(self.averaged.parameters())
         self._stop = 0
         """The signal that asked to stop."""
         self._rate = 0.0
@@ -182,13 +187,12 @@ class Trainer:
     def _train(self, epoch: int, step: int, places: Tensor) -> None:
         """One step of the optimisers on one group of samples, split over batches and ranks."""
         optimisation = self.settings.optimisation
-        self.model.train()
+        if not self.surrogate.training:  # to say it to every module takes its time
+            self.model.train()
         batches = places.split(optimisation.batch)
         for number, batch_places in enumerate(batches):
             mine = batch_places[self.fabric.global_rank :: self.fabric.world_size].tolist()
-            torch.manual_seed(
-                _mixed(self.settings.seed, epoch, step, number, self.fabric.global_rank)
-            )
+            self._seed(_mixed(self.settings.seed, epoch, step, number, self.fabric.global_rank))
             samples = [
                 self.task.augmented(self._visited(i), _random(self.settings.seed, epoch, i + 1))
                 for i in mine
@@ -212,7 +216,7 @@ class Trainer:
                 self._stop_at_bad_loss(losses, epoch, step, mine, batch)
             self.state.losses += lost
         largest = math.inf if optimisation.clip is None else optimisation.clip
-        if not nn.utils.clip_grad_norm_(self.surrogate.parameters(), largest).isfinite():
+        if not nn.utils.clip_grad_norm_(self._parameters, largest).isfinite():
             raise NonFiniteLossError(
                 f"the gradient of training samples {places.tolist()} is not finite in epoch "
                 f"{epoch + 1}, step {step + 1}, though their loss is; the last checkpoint is from "
@@ -223,12 +227,22 @@ class Trainer:
             optimiser.step()
             optimiser.zero_grad()
             schedule.step()
-        if self.averaged is not None:
-            assert optimisation.ema is not None
-            for old, new in zip(
-                self.averaged.parameters(), self.surrogate.parameters(), strict=True
-            ):
-                old.detach().lerp_(new.detach(), 1 - optimisation.ema)
+        self._average()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """A step of the moving average of the weights, where there is one."""
+        decay = self.settings.optimisation.ema
+        if self.averaged is not None and decay is not None:
+            torch._foreach_lerp_(self._averages, self._parameters, 1 - decay)
+
+    def _seed(self, seed: int) -> None:
+        """Seed what a step draws from: dropout, and what a task draws."""
+        if self.fabric.device.type == "cpu":
+            # `torch.manual_seed` also keeps for each kind of device that may come the way to here.
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def _visited(self, place: int) -> Sample:
         """The training sample of one visit of an epoch."""
@@ -321,6 +335,7 @@ class Trainer:
                 "fingerprint": self.splits.fingerprint,
                 "settings": asdict(self.settings),
                 "box": box_of(self.task.problem),
+                "threads": torch.get_num_threads(),
                 "optimisers": [optimiser_document(o) for o in self.optimisers],
             }
             done = self.state.epoch * self.steps + self.state.step

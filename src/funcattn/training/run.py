@@ -203,6 +203,15 @@ class Run:
         return State()
 
     @property
+    def threads(self) -> int | None:
+        """With how many it was trained last; with as many it goes on to the bit."""
+        for folder in reversed(self.checkpoints):
+            with suppress(CheckpointError):
+                found = load_checkpoint(folder).document.get("threads")
+                return found if isinstance(found, int) and 0 < found < 2**15 else None
+        return None
+
+    @property
     def finished(self) -> bool:
         """Whether the run was trained to its end and tested."""
         return (self.folder / "record.json").exists()

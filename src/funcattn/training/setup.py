@@ -1,10 +1,12 @@
 """A run's settings and its network, from its folder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from funcattn import documents
 from funcattn.data.foreign import memory_budget
@@ -85,8 +87,7 @@ def check_memory(settings: RunSettings, problem: Problem) -> None:
         ValueError: how much it would need.
     """
     try:
-        with torch.device("meta"):  # tensors without numbers
-            network = build_model(settings.model, settings.network, problem)
+        network = without_numbers(settings, problem)
     except RuntimeError as error:
         raise ValueError(
             f"network: expected settings of a network that can be built, got {settings.network}: "
@@ -100,6 +101,39 @@ def check_memory(settings: RunSettings, problem: Problem) -> None:
             f"machine's memory, got {needed / 1e9:.3g} GB of them with {settings.network}; make "
             "it smaller"
         )
+
+
+def without_numbers(settings: RunSettings, problem: Problem) -> nn.Module:
+    """The network on the meta device: tensors with sizes, and no memory for their numbers."""
+    with torch.device("meta"), _NothingDrawn():
+        return build_model(settings.model, settings.network, problem)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """No numbers are drawn or scaled, as tensors without numbers have none.
+
+    PyTorch does this on the meta device in Python, by modules whose import takes most of a second.
+    Whatever else a network does, it does as usual.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call the function, or leave it out."""
+        kwargs = kwargs or {}
+        name = func.__name__
+        if name in ("normal_", "uniform_", "kaiming_uniform_"):
+            return args[0] if args else kwargs["tensor"]  # as `nn.init` hands it on
+        if name in ("randn", "rand"):
+            return torch.empty(*args, **{k: v for k, v in kwargs.items() if k != "generator"})
+        is_scaled = name in ("mul", "div", "__rmul__") and isinstance(args[1], int | float)
+        if is_scaled and (args[0].is_floating_point() or args[0].is_complex()):
+            return args[0]
+        return func(*args, **kwargs)
 
 
 def device_named(name: str) -> torch.device:

@@ -59,10 +59,10 @@ DONE_IN: dict[type, str] = {
 }
 """Modules of this package."""
 ON_FREE_CORES = (Fit, Predict, Report, Evaluate, Calibrate)
-"""They use all cores that are free. Others compute with one thread: runs resume to the bit, and
-numbers and times that are compared mean the same, however busy the machine was."""
-SAY_THREADS = (Fit, Train)
-"""Those that take long say with how many threads."""
+"""They use all cores that are free. Others compute with one thread: numbers and times that are
+compared mean the same, however busy the machine was."""
+SAY_THREADS = (Fit,)
+"""They take long, and say with how many threads; `train` says it itself."""
 
 __all__ = [
     "DONE_IN",

@@ -105,7 +105,7 @@ class Carrier:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors that it works with, each of which may want a gradient."""
-        strength = _strength(self.ridge)
+        strength = strength_of(self.ridge)
         return (*(self.maps or ()), *((strength,) if isinstance(strength, Tensor) else ()))
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> "Carrier":
@@ -125,7 +125,8 @@ def map_of(query: Tensor, key: Tensor, *, ridge: Ridge, form: Form = "auto") -> 
     return transport(query, key, identity.expand(*key.shape[:2], -1, -1), ridge=ridge, form=form)
 
 
-def _strength(ridge: Ridge) -> float | Tensor:
+def strength_of(ridge: Ridge) -> float | Tensor:
+    """The number, or numbers, of a ridge."""
     if isinstance(ridge, Additive):
         return ridge.strength
     return ridge.weight if isinstance(ridge, Convex) else ridge

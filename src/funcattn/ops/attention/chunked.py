@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from funcattn.ops.attention import native_passes, passes
+from funcattn.ops.attention import native_middle, native_passes, passes
 from funcattn.ops.attention.carrier import Carrier, Maps, Solution
 from funcattn.ops.attention.chunks import Store
 from funcattn.ops.attention.local_maps import AtPoints, LocalMaps, Remainder, folded
@@ -81,9 +81,15 @@ def functional_attention(
         gradient = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
         kept = _passes(x).store_for(points, store, output=output, gradient=gradient)
         real = None if mask is None else mask.expand(x.shape[:2])
-        out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-            middle, kept, gradient, points.rest, point_weights, real, *given
-        )
+        out: Tensor
+        if gradient:
+            out = _Attention.apply(  # type: ignore[no-untyped-call]
+                middle, kept, points.rest, point_weights, real, *given
+            )
+        else:
+            out = _without_gradient(
+                middle, kept, points, point_weights, real, output, local.output.bias
+            )
     return out if half is None else out.to(half)
 
 
@@ -175,6 +181,12 @@ class _Middle:
         remainder = self.remainder.with_tensors(tensors[:count])
         return _Middle(remainder, self.carrier.with_tensors(tensors[count:]), self.show)
 
+    def in_c(self, sums: Tensor) -> native_middle.MiddleDone | None:
+        """Do it in C, with or without a gradient to come, where C knows how and nobody looks."""
+        if self.show is not None or not native_passes.can_do(sums):
+            return None
+        return native_middle.middle_of(sums, self.remainder, self.carrier)
+
     def with_gradient(self, sums: Tensor, wanted: bool) -> "_MiddleDone":
         """Do it, with a graph of its own.
 
@@ -224,13 +236,32 @@ class _MiddleDone:
         return d_sums, rest
 
 
+@torch.no_grad()
+def _without_gradient(
+    middle: _Middle,
+    store: Store,
+    points: AtPoints,
+    point_weights: Tensor | None,
+    mask: Tensor | None,
+    output: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """Both passes, and nothing kept."""
+    by = _passes(points.x)
+    sums = by.sum_forward(points, point_weights, store)
+    in_c = middle.in_c(sums)
+    coefficients = middle(sums) if in_c is None else in_c.coefficients
+    out: Tensor = by.lift_forward(points, coefficients, output, bias, mask, store)
+    store.give_back()
+    return out
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         middle: _Middle,
         store: Store,
-        gradient: bool,
         rest: tuple[int, bool],
         point_weights: Tensor | None,
         mask: Tensor | None,
@@ -240,12 +271,7 @@ class _Attention(torch.autograd.Function):
         by = _passes(points.x)
         out: Tensor
         sums = by.sum_forward(points, point_weights, store)
-        if not gradient:
-            coefficients = middle(sums)
-            out = by.lift_forward(points, coefficients, output, bias, mask, store)
-            store.give_back()
-            return out
-        done = middle.with_gradient(sums, points.wants_gradient)
+        done = middle.in_c(sums) or middle.with_gradient(sums, points.wants_gradient)
         out = by.lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
         ctx.done, ctx.kept, ctx.rest, ctx.store_is_gone = done, store.kept, rest, False
         ctx.save_for_backward(*given[:8], point_weights, mask, *store.tensors)
@@ -278,7 +304,7 @@ class _Attention(torch.autograd.Function):
         if lifted.d_values is not None:
             buffers.give(lifted.d_values)
         d_bias = None if bias is None else d_out.sum((0, 1), dtype=bias.dtype)
-        return (*(None,) * 6, *d_points, d_output, d_bias, *d_middle)
+        return (*(None,) * 5, *d_points, d_output, d_bias, *d_middle)
 
 
 class _Sums(torch.autograd.Function):

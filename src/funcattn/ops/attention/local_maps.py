@@ -11,7 +11,9 @@ channels of a head, e value channels of a head.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from funcattn.ops.moments import Moments
@@ -51,14 +53,14 @@ class LocalMaps:
     @property
     def heads(self) -> int:
         """The number of heads."""
-        return len(self.score_weight)
+        return self.score_weight.shape[0]
 
     @property
     def bases(self) -> int:
         """Basis functions of all heads together."""
         return self.score_bias.numel()
 
-    @property
+    @cached_property
     def folds(self) -> bool:
         """Whether maps of the width are multiplied with those of the heads beforehand.
 
@@ -96,6 +98,13 @@ class AtPoints:
     score_bias: Tensor
     groups: int = 1
     half: bool = False
+
+    @cached_property
+    def maps(self) -> Tensor | None:
+        """Both maps of x as one, (k + hf, c), without a gradient."""
+        if self.basis_weight is None or self.field_weight is None:
+            return None
+        return torch.cat([self.basis_weight.detach(), self.field_weight.detach()])
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -192,7 +201,9 @@ def folded(x: Tensor, maps: LocalMaps, *, heads: bool = True) -> tuple[AtPoints,
             raise TypeError("maps: expected linear maps or values for both, basis and field")
         points = AtPoints(basis.contiguous(), field.contiguous(), None, None, *scores)
         return points, Remainder(h, maps.fields, None, None, output)
-    score_bias = maps.score_bias + (basis.bias.view(h, 1, -1) @ maps.score_weight).squeeze(1)
+    score_bias = torch.baddbmm(
+        maps.score_bias.unsqueeze(1), basis.bias.view(h, 1, -1), maps.score_weight
+    ).squeeze(1)
     x = x.contiguous()
     if folds:
         by_heads = basis.weight.unflatten(0, (h, -1)).mT @ maps.score_weight  # (h, c, g)

@@ -52,8 +52,8 @@ class _Gradients(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_void_p)
         for name in (
-            "d_moments", "d_moments_transposed", "d_mass", "d_out", "d_x", "d_field", "d_maps",
-            "d_scores", "d_score_bias",
+            "d_sums", "d_moments_transposed", "d_out", "d_x", "d_field", "d_maps", "d_scores",
+            "d_score_bias",
         )
     ]  # fmt: skip
 
@@ -70,7 +70,7 @@ def _functions() -> Library | None:
     found.room_for_packed.argtypes, found.room_for_packed.restype = (call,), size
     for function, arguments in (
         (found.pack_maps, (call,)),
-        (found.sum_forward, (*units, pointer, pointer, pointer)),
+        (found.sum_forward, (*units, pointer, pointer)),
         (found.lift_forward, (*units, ctypes.c_int, pointer, pointer)),
         (found.lift_backward, (*units, ctypes.c_int, pointer, pointer, pointer, pointer)),
         (found.sum_backward, (*units, ctypes.c_int, ctypes.POINTER(_Gradients), pointer)),
@@ -100,7 +100,7 @@ def store_for(points: AtPoints, most: int, *, output: Tensor | None, gradient: b
     kept = min(most, points.x.shape[1])
     features = values = None
     if kept and points.basis_weight is not None and points.field_weight is not None:
-        channels = len(points.basis_weight) + len(points.field_weight)
+        channels = points.basis_weight.shape[0] + points.field_weight.shape[0]
         features = _room(points.x, kept, channels)
     if kept and gradient and output is not None:
         values = _room(points.x, kept, output.shape[1])
@@ -116,19 +116,15 @@ def d_values_store(points: AtPoints, output: Tensor | None, store: Store) -> Ten
 
 def sum_forward(points: AtPoints, point_weights: Tensor | None, store: Store) -> Tensor:
     """[field, 1]^T w Phi, the first pass, which fills the store. The last row is the mass."""
-    done = _Pass(points, store, weights=point_weights)
+    done = _Pass(points, store, weights=point_weights, fills=True)
     q = done.call
-    sums = points.x.new_zeros(done.threads, q.samples, q.h, q.f * q.g)
-    mass = points.x.new_zeros(done.threads, q.samples, q.h, q.g)
+    sums = points.x.new_zeros(done.threads, q.samples, q.h, q.f + 1, q.g)
 
     def some(functions: Any, thread: int, first: int, last: int, room: int) -> None:
-        functions.sum_forward(
-            q, first, last, sums[thread].data_ptr(), mass[thread].data_ptr(), room
-        )
+        functions.sum_forward(q, first, last, sums[thread].data_ptr(), room)
 
     done.run(some)
-    both = (_summed(sums).unflatten(-1, (q.f, q.g)), _summed(mass).unsqueeze(2))
-    return torch.cat(both, 2)
+    return _summed(sums)
 
 
 def lift_forward(
@@ -186,8 +182,8 @@ def sum_backward(
     else:
         done = _Pass.of_lifted(points, store, lifted, weights=point_weights)
     q, x = done.call, points.x
-    d_moments, d_mass = d_sums[:, :, :-1].contiguous(), d_sums[:, :, -1].contiguous()
-    back = d_moments.mT.contiguous()
+    d_sums = d_sums.contiguous()
+    back = d_sums[:, :, :-1].mT.contiguous()
     d_x = torch.empty_like(x)
     d_field = None if points.field is None else torch.empty_like(points.field)
     has_maps = points.basis_weight is not None
@@ -197,7 +193,7 @@ def sum_backward(
 
     def some(functions: Any, thread: int, first: int, last: int, room: int) -> None:
         d = _Gradients(
-            d_moments.data_ptr(), back.data_ptr(), d_mass.data_ptr(),
+            d_sums.data_ptr(), back.data_ptr(),
             None if lifted is None else lifted.d_out.data_ptr(), d_x.data_ptr(),
             None if d_field is None else d_field.data_ptr(),
             None if d_maps is None else d_maps[thread].data_ptr(),
@@ -228,10 +224,12 @@ class _Pass:
         bias: Tensor | None = None,
         d_values: Tensor | None = None,
         backward: bool = False,
+        fills: bool = False,
     ) -> None:
         x, (h, k, g) = points.x, points.score_weight.shape
+        # Of a tensor, shape[0] takes a tenth of the time of len, and few points feel it.
         if points.field_weight is not None:
-            channels = len(points.field_weight)
+            channels = points.field_weight.shape[0]
         else:
             channels = (x if points.field is None else points.field).shape[-1]
         e = 0 if coefficients is None else coefficients.shape[-1]
@@ -241,9 +239,10 @@ class _Pass:
             "mask": None if mask is None else mask.to(x.dtype),
             "coefficients": coefficients, "output": output, "output_bias": bias,
         }  # fmt: skip
-        if points.basis_weight is not None and points.field_weight is not None:
-            maps = torch.cat([points.basis_weight, points.field_weight])
-            given |= {"maps": maps.T, "maps_transposed": maps}
+        if points.maps is not None:
+            given["maps_transposed"] = points.maps
+            if fills or store.features is None or store.kept < x.shape[1]:
+                given["maps"] = points.maps.T
         if backward:
             given["scores_transposed"] = points.score_weight.mT
         if backward and coefficients is not None:
@@ -257,14 +256,14 @@ class _Pass:
         }
         rooms = {"features": store.features, "values": store.values, "d_values": d_values}
         self.call = _Call(
-            *(len(x), x.shape[1], x.shape[2], h, k, g, points.groups, channels // h, e),
-            *(e if output is None else len(output), points.half),
+            *(*x.shape, h, k, g, points.groups, channels // h, e),
+            *(e if output is None else output.shape[0], points.half),
             kept=store.kept,
             **{name: tensor.data_ptr() for name, tensor in self._given.items()},
             **{name: room.data_ptr() for name, room in rooms.items() if room is not None},
         )
         self._like = x
-        self._units = len(x) * -(-x.shape[1] // _BLOCK)
+        self._units = x.shape[0] * -(-x.shape[1] // _BLOCK)
         self.threads = max(1, min(torch.get_num_threads(), self._units // _FEWEST_BLOCKS))
 
     @staticmethod
@@ -305,8 +304,8 @@ class _Pass:
 
 def _summed(by_threads: Tensor) -> Tensor:
     """The sum of what the threads have added up."""
-    return by_threads[0] if len(by_threads) == 1 else by_threads.sum(0)
+    return by_threads[0] if by_threads.shape[0] == 1 else by_threads.sum(0)
 
 
 def _room(x: Tensor, points: int, channels: int) -> Tensor:
-    return buffers.take(len(x) * points * channels, x)
+    return buffers.take(x.shape[0] * points * channels, x)

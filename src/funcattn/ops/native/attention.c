@@ -11,6 +11,7 @@
 #include "halves.h"
 #include "softmax.h"
 #include "orthogonal.h"
+#include "middle.h"
 
 enum { BLOCK = 96 };
 
@@ -19,8 +20,8 @@ typedef struct {
     size half;                  /* whether factors of products are rounded to bfloat16; sums are not */
     const float *x;             /* (b n c), or the features of the basis */
     const float *field;         /* (b n hf), or NULL where it is x, or where the maps make it */
-    const float *maps;          /* (c, hk + hf), or NULL */
-    const float *maps_transposed; /* (hk + hf, c) */
+    const float *maps;          /* (c, hk + hf), or NULL where the features of all points are stored already */
+    const float *maps_transposed; /* (hk + hf, c), or NULL where there are none */
     const float *scores;        /* (h k g) */
     const float *scores_transposed; /* (h g k) */
     const float *score_bias;    /* (h g) */
@@ -92,7 +93,7 @@ enum { ONLY_BASIS, BOTH };
 static features features_at(const call *q, block at, int which, int known, float *room) {
     const size basis = q->h * q->k, field = q->h * q->f, both = basis + field, start = at.sample * q->points + at.from;
     const float *x = q->x + start * q->c;
-    if (!q->maps) {
+    if (!q->maps_transposed) {
         const float *f = q->field ? q->field + start * field : x;
         return (features){x, f, q->c, q->field ? field : q->c};
     }
@@ -148,8 +149,8 @@ void pack_maps(const call *q) {
     if (q->output_transposed) packed_for(q, q->output_transposed, he, q->out, q->packed + packed_maps(q));
 }
 
-/* moments (b h f g) += field^T w Phi, mass (b h g) += 1^T w Phi; stores the features. */
-void sum_forward(const call *q, size first, size last, float *moments, float *mass, float *room) {
+/* sums (b h f+1 g) += [field, 1]^T w Phi; stores the features. */
+void sum_forward(const call *q, size first, size last, float *sums, float *room) {
     const size both = q->h * (q->k + q->f);
     float *const phi = room + BLOCK * both;
     for (size unit = first; unit < last; unit++) {
@@ -157,12 +158,12 @@ void sum_forward(const call *q, size first, size last, float *moments, float *ma
         const features here = features_at(q, at, BOTH, 0, room);
         const float *w = of_points(q->weights, q, at);
         for (size head = 0; head < q->h; head++) {
-            const size place = at.sample * q->h + head;
+            float *const moments = sums + (at.sample * q->h + head) * (q->f + 1) * q->g;
             basis_at(q, at, here, head, phi);
             if (w) scale_rows(phi, at.count, q->g, q->g, w);
-            add_columns(phi, at.count, q->g, mass + place * q->g);
+            add_columns(phi, at.count, q->g, moments + q->f * q->g);
             multiplied(q, q->f, q->g, at.count, (strided){here.field + head * q->f, 1, here.field_row}, (right){phi, q->g, NULL, 0},
-                    moments + place * q->f * q->g, q->g, 1);
+                    moments, q->g, 1);
         }
     }
 }
@@ -241,9 +242,8 @@ void lift_backward(const call *q, size first, size last, int known, const float 
 }
 
 typedef struct {
-    const float *d_moments;            /* (b h f g) */
+    const float *d_sums;               /* (b h f+1 g) */
     const float *d_moments_transposed; /* (b h g f) */
-    const float *d_mass;               /* (b h g) */
     const float *d_out;                /* (b n out), or NULL where there was no lift */
     float *d_x;                        /* (b n c) */
     float *d_field;                    /* (b n hf), or NULL where the field is not given */
@@ -267,16 +267,17 @@ void sum_backward(const call *q, size first, size last, int known, const gradien
         /* Where the gradients of both features go, and how far apart their rows are. */
         float *d_basis = d_both_room, *d_field = d_both_room + basis;
         size d_basis_row = both, d_field_row = both;
-        if (!q->maps) {
+        if (!q->maps_transposed) {
             d_basis = d_x, d_basis_row = q->c;
             d_field = d->d_field ? d->d_field + start * field : d_both_room, d_field_row = field;
         }
         for (size head = 0; head < q->h; head++) {
             const size place = at.sample * q->h + head;
             const strided of_field = {here.field + head * q->f, here.field_row, 1};
+            const float *const d_sums = d->d_sums + place * (q->f + 1) * g;
             basis_at(q, at, here, head, phi);
-            for (size i = 0; i < at.count; i++) memcpy(d_phi + i * g, d->d_mass + place * g, g * sizeof(float));
-            multiplied(q, at.count, g, q->f, of_field, (right){d->d_moments + place * q->f * g, g, NULL, 0}, d_phi, g, 1);
+            for (size i = 0; i < at.count; i++) memcpy(d_phi + i * g, d_sums + q->f * g, g * sizeof(float));
+            multiplied(q, at.count, g, q->f, of_field, (right){d_sums, g, NULL, 0}, d_phi, g, 1);
             if (w) scale_rows(d_phi, at.count, g, g, w);
             if (d_values) {
                 const right m = {q->coefficients_transposed + place * q->e * g, g, NULL, 0};
@@ -292,7 +293,7 @@ void sum_backward(const call *q, size first, size last, int known, const gradien
             const right back = {q->scores_transposed + head * g * q->k, q->k, NULL, 0};
             multiplied(q, at.count, q->k, g, (strided){d_phi, g, 1}, back, d_basis + head * q->k, d_basis_row, 0);
         }
-        if (q->maps) {
+        if (q->maps_transposed) {
             const right back = {q->maps_transposed, q->c, NULL, 0};
             multiplied(q, at.count, q->c, both, (strided){d_both_room, both, 1}, back, d_x, q->c, 0);
             multiplied(q, both, q->c, at.count, (strided){d_both_room, 1, both}, (right){q->x + start * q->c, q->c, NULL, 0},
