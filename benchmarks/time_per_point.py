@@ -17,12 +17,12 @@ from pathlib import Path
 
 import torch
 
-from funcattn.bench.candidates import CANDIDATES, STREAMED, Shape, give_weights
+from funcattn.bench.candidates import CANDIDATES, OURS, STREAMED, Shape, give_weights
 from funcattn.bench.measure import calls, inputs
 from funcattn.files import write_text
 from funcattn.provenance import facts
 
-FORMS = ("functional, stored", STREAMED)
+FORMS = (OURS, "linear_no", "functional, stored", STREAMED)
 SIZES = (2**14, 2**16, 2**18, 2**20)
 POINTS = 2**21
 """Over all calls of a form and size, about."""
