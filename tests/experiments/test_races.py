@@ -1,7 +1,7 @@
 """Who is ahead at equal time, from lines of races."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,14 @@ def test_networks_stand_in_the_order_of_their_mean_errors(tmp_path: Path) -> Non
     rows = table(standings(tmp_path)).splitlines()
     assert rows[2].startswith("| `functional_operator` | 1.1 ± 0.14 (2) | 1 | 1,000 | 12 | 500 |")
     assert rows[3].startswith("| `fno` | 2 ± 1.4 (2) | 1.82 |")
+
+
+def test_memory_that_was_not_seen_to_rise_is_left_out(tmp_path: Path) -> None:
+    write_race(tmp_path, "fno", [0.03])
+    (standing,) = standings(tmp_path)
+    assert "| 1,000 | 12 | 500 |" in table([standing])
+    unseen = replace(standing, step={**standing.step, "megabytes": 0.0})
+    assert "| 1,000 |  | 500 |" in table([unseen])
 
 
 def test_what_is_not_as_today_does_not_count(tmp_path: Path) -> None:

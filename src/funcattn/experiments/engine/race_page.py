@@ -64,6 +64,9 @@ of the positions, batches of four, Muon for all matrices, moving average of the 
 cycle whose last step ends the budget. Its rates are searched on validation data, five or more, a
 tenth of the budget each. The test data are read once for each seed. Data are those of tier `cpu`.
 
+Memory is the rise of the process's peak during a step. Lines before commit 12e8e6e compared it with
+a peak that may have been their parent's: they are lower bounds, and those of 0 are left out.
+
 `functional_operator` is our network, `funcattn` is functional attention as in the paper. `layers=3`
 and the like are changes to a network's own settings: its depth is fitted to the budget.
 `funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
@@ -175,7 +178,7 @@ def table(each: Sequence[Standing]) -> str:
             _numbers(s.errors),
             f"{s.mean / each[0].mean:.3g}",
             f"{s.runs[0]['parameters']:,}",
-            f"{s.step['megabytes']:,.0f}",
+            f"{s.step['megabytes']:,.0f}" if s.step["megabytes"] else "",
             f"{s.runs[0]['steps']:,}",
             f"x {s.runs[0]['key']['factor']:g}",
         ]
