@@ -175,10 +175,12 @@ def test_other_editors_change_the_field(visit: Visit, address: str) -> None:
     add = page.get_by_role("button", name="Add one")
     add.wait_for()
     pins = page.get_by_role("button", name="Observation")
+    pins.first.wait_for()  # the button is there before the observations are drawn
     before = pins.count()
     add.click()
-    assert pins.count() == before + 1
+    pins.nth(before).wait_for()
     page.keyboard.press("Delete")
+    pins.nth(before).wait_for(state="detached")
     assert pins.count() == before
 
 
