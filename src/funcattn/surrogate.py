@@ -261,16 +261,8 @@ class Surrogate(FittedSurrogate):
         shown = on_step or bar_in_notebook() or (_shown if self.verbose else _silent)
 
         def attempt(settings: RunSettings, resume: bool) -> Run:
-            return train(
-                settings,
-                folder,
-                resume=resume,
-                store=Store(folder),
-                task=Own(settings, splits),
-                prepare=self._warm_start,
-                device=self.device,
-                on_step=shown,
-                command=command or "funcattn.Surrogate.fit",
+            return self._train(
+                settings, folder, resume, splits, shown, command, prepare=self._warm_start
             )
 
         # A rate that the user chose stays.
@@ -294,6 +286,29 @@ class Surrogate(FittedSurrogate):
             compare(self, task, splits)
         return self
 
+    def _train(
+        self,
+        settings: RunSettings,
+        folder: Path,
+        resume: bool,
+        splits: Splits,
+        on_step: Callable[[Any, int], None],
+        command: str,
+        **more: Any,
+    ) -> Run:
+        """One network, trained on these cases."""
+        return train(
+            settings,
+            folder,
+            resume=resume,
+            store=Store(folder),
+            task=Own(settings, splits),
+            device=self.device,
+            on_step=on_step,
+            command=command or "funcattn.Surrogate.fit",
+            **more,
+        )
+
     def _fit_members(
         self,
         run: Run,
@@ -303,17 +318,10 @@ class Surrogate(FittedSurrogate):
     ) -> None:
         """The other networks of an ensemble, and the test of the mean."""
 
+        shown = on_step or (_shown if self.verbose else _silent)
+
         def fit_member(settings: RunSettings, folder: Path, resume: bool) -> Run:
-            return train(
-                settings,
-                folder,
-                resume=resume,
-                store=Store(folder),
-                task=Own(settings, splits),
-                device=self.device,
-                on_step=on_step or (_shown if self.verbose else _silent),
-                command=command or "funcattn.Surrogate.fit",
-            )
+            return self._train(settings, folder, resume, splits, shown, command)
 
         train_members(run, self.ensemble, fit_member)
         run = Run(run.folder)

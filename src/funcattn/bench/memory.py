@@ -10,8 +10,7 @@ import torch
 
 from funcattn.bench.candidates import Candidate
 from funcattn.bench.measure import KINDS, Job, Say, calls, inputs, short
-from funcattn.ops.memory import available_bytes, status
-from funcattn.ops.memory import peak_rise as peak_rise
+from funcattn.ops.memory import available_bytes, peak_rise, status
 from funcattn.processes import end_with_parent
 
 resource: Any

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from funcattn.bench.memory import peak_rise
 from funcattn.data import Store, collate
 from funcattn.documents import read_json
 from funcattn.errors import Interrupted
@@ -28,6 +27,7 @@ from funcattn.experiments.engine.trial import identity
 from funcattn.experiments.measures import MEASURES
 from funcattn.files import write_text
 from funcattn.models import NormalisedNetwork
+from funcattn.ops.memory import peak_rise
 from funcattn.provenance import cpu_seconds, facts
 from funcattn.settings import RunSettings
 from funcattn.tasks import Task

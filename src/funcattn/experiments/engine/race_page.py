@@ -247,7 +247,7 @@ def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
         axis.yaxis.set_minor_formatter(NullFormatter())
         axis.set(title=name, xlabel="CPU seconds", ylabel="validation error, %")
         axis.grid(visible=True, alpha=0.3)
-        axis.legend(fontsize=7, frameon=False)
+        axis.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return drawn
 
 
