@@ -10,6 +10,7 @@ from funcattn.models import MODELS, build_model
 from funcattn.models.functional_operator import FunctionalOperator, FunctionalOperatorSettings
 from funcattn.models.streaming import predict_streamed
 from funcattn.nn.operator import (
+    AlongAxes,
     FourierMap,
     LocalStencil,
     MetricAttention,
@@ -22,7 +23,7 @@ SMALL = {"width": 8, "layers": 2, "modes": 4, "bases": 5, "reach": 1 / 8}
 
 
 def kinds(network: nn.Module) -> set[type]:
-    every = (PartitionAttention, FourierMap, ModewiseMap, MetricAttention, LocalStencil)
+    every = (PartitionAttention, AlongAxes, FourierMap, ModewiseMap, MetricAttention, LocalStencil)
     return {type(module) for module in network.modules()} & set(every)
 
 
@@ -32,7 +33,7 @@ def kinds(network: nn.Module) -> set[type]:
         (False, False, {PartitionAttention}),
         (False, True, {PartitionAttention}),
         (True, False, {MetricAttention, ModewiseMap, LocalStencil}),
-        (True, True, {FourierMap}),
+        (True, True, {AlongAxes, FourierMap}),
     ],
 )
 def test_the_points_decide_the_parts(grid: bool, periodic: bool, parts: set[type]) -> None:

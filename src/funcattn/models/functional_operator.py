@@ -18,6 +18,7 @@ from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.models.stacked import StackedNetwork
 from funcattn.nn import TimeEmbedding
 from funcattn.nn.operator import (
+    AlongAxes,
     FourierFeatures,
     FourierMap,
     LocalStencil,
@@ -66,9 +67,9 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`), with a gate on a circle, elsewhere mode-wise maps of cosines (`ModewiseMap`), a
-    `LocalStencil` of fixed physical reach and, where asked for (`metric`), in the last block a
-    `MetricAttention` of sines. `branches` replaces these.
+    (`FourierMap`), on a circle with a gate, else along each axis (`AlongAxes`); elsewhere mode-wise
+    maps of cosines (`ModewiseMap`), a `LocalStencil` of fixed physical reach and, where asked for
+    (`metric`), in the last block a `MetricAttention` of sines. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions, on clouds also, where
     asked for (`surroundings`), from the `Surroundings` of each point. All linear maps start by
@@ -86,9 +87,11 @@ class FunctionalOperator(StackedNetwork):
         side of the box; the other is twice as far. With them points meet before the first block:
         no `encode`, no streaming, no ranks.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
-        it carries. metric: for inputs that are coefficients of an equation; not on a torus, and not
-        without input values. heads: coefficients of the metric, each for its part of the channels.
-        reach: of the stencils, as a fraction of the axis, one number or one per axis.
+        it carries. along_axes: on a torus of several axes, waves of one axis at a time, and not
+        products of waves of all axes. metric: for inputs that are coefficients of an equation; not
+        on a torus, and not without input values. heads: coefficients of the metric, each for its
+        part of the channels. reach: of the stencils, as a fraction of the axis, one number or one
+        per axis.
     waves: of the Fourier features. lower, upper: corners of the box of positions.
 
     >>> cloud = FunctionalOperator(space=2, inputs=1, outputs=1, width=32, layers=2, bases=16)
@@ -113,6 +116,7 @@ class FunctionalOperator(StackedNetwork):
         mlp_ratio: float = 2.0,
         surroundings: float | None = None,
         modes: int | Sequence[int] = 12,
+        along_axes: bool = True,
         metric: bool = True,
         heads: int = 1,
         reach: float | Sequence[float] = 1 / 32,
@@ -153,6 +157,7 @@ class FunctionalOperator(StackedNetwork):
                     heads=heads,
                     reach=reach,
                     periodic=periodic,
+                    along_axes=along_axes,
                     rank=_RANK if metric else None,
                     metric=metric and layer == layers - 1,
                 )
@@ -217,10 +222,13 @@ def grid_branches(
     heads: int,
     reach: float | Sequence[float],
     periodic: bool,
+    along_axes: bool,
     rank: int | None,
     metric: bool,
 ) -> list[Branch]:
     """What a block has on a grid."""
+    if periodic and along_axes and len(modes) > 1:
+        return [lambda width: AlongAxes([FourierMap(width, width, (count,)) for count in modes])]
     if periodic:
         return [lambda width: FourierMap(width, width, modes)]
     solve = [partial(MetricAttention, modes=modes, family="sine", heads=heads)] if metric else []
@@ -251,7 +259,10 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: look at the density of points around each, at this reach, as a fraction of the
     longest side of the box (a thirty-second, say), and at twice the reach; None: do not."""
     modes: int | None = None
-    """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
+    """On grids: functions per axis; None: 10; on a torus of several axes 12, or 8 with products."""
+    along_axes: bool | None = None
+    """On a torus of two or more axes: waves of one axis at a time, and not products of waves of all
+    axes; None: yes."""
     metric: bool | None = None
     """On grids that are no torus, with fields as the input: a metric in the last block, and
     matrices of the functions that are sums of sixteen; None: unless the problem says that its
@@ -262,13 +273,14 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
     a thirty-second."""
 
-    before: ClassVar[Mapping[str, Any]] = {"metric": True}
+    before: ClassVar[Mapping[str, Any]] = {"metric": True, "along_axes": False}
 
 
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
     width = 32 if problem.grid else 64
     layers = 4 if problem.grid and problem.periodic else 3
-    modes = 8 if problem.periodic and problem.space > 1 else 10
+    along_axes = settings.along_axes is not False
+    modes = (12 if along_axes else 8) if problem.periodic and problem.space > 1 else 10
     return FunctionalOperator(
         problem.space,
         problem.input_channels,
@@ -281,6 +293,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         mlp_ratio=settings.mlp_ratio,
         surroundings=settings.surroundings,
         modes=modes if settings.modes is None else settings.modes,
+        along_axes=along_axes,
         metric=problem.coefficients is not False if settings.metric is None else settings.metric,
         heads=settings.heads,
         reach=1 / 32 if settings.reach is None else settings.reach,

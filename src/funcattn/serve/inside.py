@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from funcattn.models.functional_operator import GridBlock
 from funcattn.nn import Inspection, inspect
-from funcattn.nn.operator import FourierMap, MetricAttention, ModewiseMap
+from funcattn.nn.operator import AlongAxes, FourierMap, MetricAttention, ModewiseMap
 
 _SOLVED = (
     "The basis functions that this layer has learned, as they are for this input, and the map C "
@@ -41,7 +41,8 @@ def looked_inside(
 ) -> dict[str, Any]:
     """What one layer did in a call of its network, with the first sample and in one of its heads.
 
-    basis (g n), map (g g), gains (one number per wave), coefficient (n), of those that it has.
+    basis (g n), map (g g), gains (one number per wave; along_axes: those of each axis), coefficient
+    (n), of those that it has.
 
     Raises:
         ValueError: there is no such layer or head.
@@ -106,8 +107,8 @@ def _of_block(
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"heads": 1, "map": None, "about": _WAVES}
     for branch in block.branches:
-        if isinstance(branch, ModewiseMap | FourierMap):
-            found["gains"] = _array(branch.gains())
+        if isinstance(branch, AlongAxes | ModewiseMap | FourierMap):
+            found |= {"gains": _array(branch.gains()), "along_axes": isinstance(branch, AlongAxes)}
         elif isinstance(branch, MetricAttention) and branch in metrics:
             _check_head(head, branch.heads)
             given = metrics[branch]

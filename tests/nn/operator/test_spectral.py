@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from funcattn.nn import Points
-from funcattn.nn.operator import FourierMap, ModewiseMap
+from funcattn.nn.operator import AlongAxes, FourierMap, ModewiseMap
 from funcattn.nn.operator.spectral import (
     Family,
     GridFunctions,
@@ -110,6 +110,23 @@ def test_waves_have_theirs_as_by_the_fast_transform(
             out[:, *k] = spectrum[:, *k] @ weight[k]
     expected = torch.fft.irfftn(out, s=grid, dim=axes, norm="forward").flatten(1, -2)
     assert_equal_to_rounding(layer(x, Points(grid=grid)), expected)
+
+
+@pytest.mark.parametrize("grid", [(9,), (6, 7), (4, 5, 6)], ids=str)
+def test_maps_along_axes_go_over_all_lines(
+    grid: tuple[int, ...], uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    layer = AlongAxes([FourierMap(3, 2, (2 + axis,)) for axis in range(len(grid))]).double()
+    x = uniform(2, *grid, 3)
+    expected = torch.zeros(2, *grid, 2, dtype=torch.float64)
+    for axis, of_lines in enumerate(layer.maps):
+        others = grid[:axis] + grid[axis + 1 :]
+        for sample, *place in itertools.product(range(2), *map(range, others)):
+            line = (sample, *place[:axis], slice(None), *place[axis:])
+            expected[line] += of_lines(x[line][None], Points(grid=grid[axis : axis + 1]))[0]
+    out = layer(x.flatten(1, -2), Points(grid=grid))
+    assert_equal_to_rounding(out, expected.flatten(1, -2))
+    assert layer.gains().shape == (len(grid), 1 + len(grid))
 
 
 LAYERS = {

@@ -296,6 +296,49 @@ class FourierMap(nn.Module):
         return out.movedim(1, -1)  # (b, e, *grid) -> (b, *grid, e)
 
 
+class AlongAxes(nn.Module):
+    """A map of lines for each axis of a grid, over all lines along that axis; their sum.
+
+        out(x, y) = map_1(f(., y))(x) + map_2(f(x, .))(y)
+
+    Short waves of an axis meet long ones of the others at the points between, and the functions are
+    as many as the sum over the axes and not their product: with few samples such maps learn less by
+    heart than those that have a matrix for each product of waves.
+
+    maps: of one axis each, such as `FourierMap(8, 8, (3,))`.
+
+    >>> layer = AlongAxes([FourierMap(8, 8, (3,)), FourierMap(8, 8, (4,))])
+    >>> layer(torch.randn(2, 7 * 9, 8), Points(grid=(7, 9))).shape
+    torch.Size([2, 63, 8])
+    """
+
+    def __init__(self, maps: Sequence["FourierMap | ModewiseMap"]) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList(maps)
+        with torch.no_grad():
+            for each in maps:
+                each.weight /= math.sqrt(
+                    len(maps)
+                )  # so that the sum starts as large as one of them
+
+    def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n e"]:
+        """Along one axis after the other."""
+        field = on_grid(x, points, dims=len(self.maps))
+        outs = []
+        for axis, map_of_lines in enumerate(self.maps, 1):
+            lines = field.movedim(axis, -2)  # (b, *others, n, c)
+            out = map_of_lines(lines.flatten(0, -3), Points(grid=lines.shape[-2:-1]))
+            outs.append(out.unflatten(0, lines.shape[:-2]).movedim(-2, axis))
+        total = outs[0] if len(outs) == 1 else torch.stack(outs).sum(0)
+        return total.flatten(1, -2).to(x.dtype)
+
+    @torch.no_grad()
+    def gains(self) -> Float[Tensor, "axis k"]:
+        """How much the coefficient of each wave of an axis can grow; 0 beyond an axis's waves."""
+        gains = [each.gains() for each in self.maps]
+        return nn.utils.rnn.pad_sequence(gains, batch_first=True)
+
+
 def _waves_at(waves: Waves, points: int) -> Complex[Tensor, "n k"]:
     x = torch.arange(points, dtype=torch.float64) / points
     k = torch.tensor(waves)
