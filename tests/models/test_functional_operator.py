@@ -10,7 +10,6 @@ from funcattn.models import MODELS, build_model
 from funcattn.models.functional_operator import FunctionalOperator, FunctionalOperatorSettings
 from funcattn.models.streaming import predict_streamed
 from funcattn.nn.operator import (
-    AlongAxes,
     FourierMap,
     LocalStencil,
     MetricAttention,
@@ -23,7 +22,7 @@ SMALL = {"width": 8, "layers": 2, "modes": 4, "bases": 5, "reach": 1 / 8}
 
 
 def kinds(network: nn.Module) -> set[type]:
-    every = (PartitionAttention, AlongAxes, FourierMap, ModewiseMap, MetricAttention, LocalStencil)
+    every = (PartitionAttention, FourierMap, ModewiseMap, MetricAttention, LocalStencil)
     return {type(module) for module in network.modules()} & set(every)
 
 
@@ -33,7 +32,7 @@ def kinds(network: nn.Module) -> set[type]:
         (False, False, {PartitionAttention}),
         (False, True, {PartitionAttention}),
         (True, False, {MetricAttention, ModewiseMap, LocalStencil}),
-        (True, True, {AlongAxes, FourierMap}),
+        (True, True, {FourierMap}),
     ],
 )
 def test_the_points_decide_the_parts(grid: bool, periodic: bool, parts: set[type]) -> None:

@@ -18,7 +18,6 @@ from funcattn.models.registry import MODELS, Form, ModelEntry
 from funcattn.models.stacked import StackedNetwork
 from funcattn.nn import TimeEmbedding
 from funcattn.nn.operator import (
-    AlongAxes,
     FourierFeatures,
     FourierMap,
     LocalStencil,
@@ -67,7 +66,7 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`), on a circle with a gate, else along each axis (`AlongAxes`); elsewhere mode-wise
+    (`FourierMap`), on a circle with a gate, else one along each axis; elsewhere mode-wise
     maps of cosines (`ModewiseMap`), a `LocalStencil` of fixed physical reach and, where asked for
     (`metric`), in the last block a `MetricAttention` of sines. `branches` replaces these.
 
@@ -182,7 +181,11 @@ class FunctionalOperator(StackedNetwork):
     def _start_on_a_torus(self) -> None:
         """As a network that moves with its input, whose products do not grow with the blocks."""
         for block in self.blocks:
-            block.get_parameter("after.weight").div_(len(self.blocks) ** 0.5)
+            assert isinstance(block, GridBlock)
+            block.after.weight.div_(len(self.blocks) ** 0.5)
+            for branch in block.branches:  # so that their sum starts as large as one of them
+                for weight in branch.parameters():
+                    weight.div_(len(block.branches) ** 0.5)
         if self.inputs:
             self.lift.weight[:, : self.encoding.channels] = 0
             self.lift.weight *= (self.lift.in_features / self.inputs) ** 0.5
@@ -227,10 +230,13 @@ def grid_branches(
     metric: bool,
 ) -> list[Branch]:
     """What a block has on a grid."""
-    if periodic and along_axes and len(modes) > 1:
-        return [lambda width: AlongAxes([FourierMap(width, width, (count,)) for count in modes])]
     if periodic:
-        return [lambda width: FourierMap(width, width, modes)]
+        every = range(len(modes))
+        each = [tuple(m if i == axis else None for i, m in enumerate(modes)) for axis in every]
+        return [
+            lambda width, waves=waves: FourierMap(width, width, waves)  # type: ignore[misc]
+            for waves in (each if along_axes else [modes])
+        ]
     solve = [partial(MetricAttention, modes=modes, family="sine", heads=heads)] if metric else []
     return [
         *solve,

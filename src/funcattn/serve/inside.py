@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from funcattn.models.functional_operator import GridBlock
 from funcattn.nn import Inspection, inspect
-from funcattn.nn.operator import AlongAxes, FourierMap, MetricAttention, ModewiseMap
+from funcattn.nn.operator import FourierMap, MetricAttention, ModewiseMap
 
 _SOLVED = (
     "The basis functions that this layer has learned, as they are for this input, and the map C "
@@ -106,9 +107,10 @@ def _of_block(
     block: GridBlock, metrics: dict[nn.Module, tuple[Any, ...]], head: int
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"heads": 1, "map": None, "about": _WAVES}
+    gains: list[Tensor] = []
     for branch in block.branches:
-        if isinstance(branch, AlongAxes | ModewiseMap | FourierMap):
-            found |= {"gains": _array(branch.gains()), "along_axes": isinstance(branch, AlongAxes)}
+        if isinstance(branch, ModewiseMap | FourierMap):
+            gains.append(branch.gains())
         elif isinstance(branch, MetricAttention) and branch in metrics:
             _check_head(head, branch.heads)
             given = metrics[branch]
@@ -118,6 +120,9 @@ def _of_block(
                 "map": _array(branch.map(*given)[0, head]),
                 "about": _WAVES + _METRIC,
             }
+    if gains:
+        found["along_axes"] = len(gains) > 1
+        found["gains"] = _array(pad_sequence(gains, batch_first=True) if gains[1:] else gains[0])
     _check_head(head, found["heads"])
     return found
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from funcattn.nn import Points
-from funcattn.nn.operator import AlongAxes, FourierMap, ModewiseMap
+from funcattn.nn.operator import FourierMap, ModewiseMap
 from funcattn.nn.operator.spectral import (
     Family,
     GridFunctions,
@@ -112,21 +112,30 @@ def test_waves_have_theirs_as_by_the_fast_transform(
     assert_equal_to_rounding(layer(x, Points(grid=grid)), expected)
 
 
-@pytest.mark.parametrize("grid", [(9,), (6, 7), (4, 5, 6)], ids=str)
-def test_maps_along_axes_go_over_all_lines(
-    grid: tuple[int, ...], uniform: Any, assert_equal_to_rounding: Any
+@pytest.mark.parametrize(
+    ("grid", "modes"),
+    [((6, 7), (None, 3)), ((6, 7), (2, None)), ((4, 5, 6), (None, 2, None)),
+     ((4, 5, 6), (2, None, 3)), ((4, 5, 6), (None, 2, 2)), ((4, 5, 6), (2, 2, None))],
+    ids=str,
+)  # fmt: skip
+def test_axes_without_waves_are_left_as_they_are(
+    grid: tuple[int, ...],
+    modes: tuple[int | None, ...],
+    uniform: Any,
+    assert_equal_to_rounding: Any,
 ) -> None:
-    layer = AlongAxes([FourierMap(3, 2, (2 + axis,)) for axis in range(len(grid))]).double()
+    """The same map of the other axes at every place."""
+    layer = FourierMap(3, 2, modes).double()
+    alone = FourierMap(3, 2, [m for m in modes if m is not None]).double()
+    alone.load_state_dict(layer.state_dict())
     x = uniform(2, *grid, 3)
-    expected = torch.zeros(2, *grid, 2, dtype=torch.float64)
-    for axis, of_lines in enumerate(layer.maps):
-        others = grid[:axis] + grid[axis + 1 :]
-        for sample, *place in itertools.product(range(2), *map(range, others)):
-            line = (sample, *place[:axis], slice(None), *place[axis:])
-            expected[line] += of_lines(x[line][None], Points(grid=grid[axis : axis + 1]))[0]
-    out = layer(x.flatten(1, -2), Points(grid=grid))
-    assert_equal_to_rounding(out, expected.flatten(1, -2))
-    assert layer.gains().shape == (len(grid), 1 + len(grid))
+    left = [range(n) if m is None else [slice(None)] for n, m in zip(grid, modes, strict=True)]
+    expected = torch.empty(2, *grid, 2, dtype=torch.float64)
+    for place in itertools.product(*left):
+        part = x[:, *place]
+        out = alone(part.flatten(1, -2), Points(grid=part.shape[1:-1]))
+        expected[:, *place] = out.unflatten(1, part.shape[1:-1])
+    assert_equal_to_rounding(layer(x.flatten(1, -2), Points(grid=grid)), expected.flatten(1, -2))
 
 
 LAYERS = {

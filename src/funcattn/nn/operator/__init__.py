@@ -8,12 +8,11 @@ from funcattn.nn.operator.features import FourierFeatures
 from funcattn.nn.operator.local import LocalStencil
 from funcattn.nn.operator.metric import MetricAttention
 from funcattn.nn.operator.partition import PartitionAttention
-from funcattn.nn.operator.spectral import AlongAxes, FourierMap, ModewiseMap
+from funcattn.nn.operator.spectral import FourierMap, ModewiseMap
 from funcattn.nn.operator.start import start_by_fan_in
 from funcattn.nn.operator.surroundings import Surroundings
 
 __all__ = [
-    "AlongAxes",
     "FourierFeatures",
     "FourierMap",
     "LocalStencil",
