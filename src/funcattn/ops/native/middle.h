@@ -142,15 +142,15 @@ static void transport_backward(const middle *q, size place, parts_of_middle at, 
     solve(n, at.factor, by.d_solved); /* A^-1 dB, which is the gradient of U^T R */
     plain_product(m, n, n, u, by.d_solved, by.d_mapped + other * area, 0);
     plain_product(n, n, n, by.d_solved, by.solved_turned, by.d_system, 0);
-    float of_scale = 0, of_shift = 0;
+    double of_scale = 0, of_shift = 0; /* single numbers, of sums that cancel */
     for (size i = 0; i < n; i++) {
         of_shift -= by.d_system[i * n + i];
         for (size j = 0; j < n; j++) {
-            of_scale -= by.d_system[i * n + j] * at.gram[i * n + j];
+            of_scale -= (double)by.d_system[i * n + j] * at.gram[i * n + j];
             by.both[i * n + j] = -scale_at(q, place) * (by.d_system[i * n + j] + by.d_system[j * n + i]);
         }
     }
-    d_strength[place] = q->convex ? of_shift - of_scale : of_shift;
+    d_strength[place] = (float)(q->convex ? of_shift - of_scale : of_shift);
     transposed(n, n, by.d_solved, by.solved_turned);
     plain_product(m, n, n, r, by.solved_turned, by.d_mapped + area, 0);
     plain_product(m, n, n, u, by.both, by.d_mapped + area, 1);
@@ -198,8 +198,7 @@ static void field_backward(const middle *q, size place, parts_of_middle at, room
     for (size j = 0; j < g; j++) d_mass[j] += by.d_divisor[j] + q->epsilon * (total / g);
     if (!q->field_map) return;
     const size start = at.head * d * f;
-    for (size i = 0; i < f; i++)
-        for (size j = 0; j < g; j++) by.turned[j * f + i] = at.moments[i * row + j];
+    transposed_rows(f, g, at.moments, row, by.turned);
     plain_product(d, f, g, parts, by.turned, to->field_map + start, 1);
     product(f, g, d, (strided){q->field_map + start, 1, f}, (right){parts, g, NULL, 0}, d_moments, row, 0);
 }
