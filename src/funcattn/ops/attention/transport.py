@@ -75,7 +75,7 @@ def ridge_system(
     """The matrix that is inverted: k = g in the primal form, d in the dual, the smaller in auto."""
     with full_precision(key.device):
         key = key.to(at_least_float32(key.dtype))
-        gram = key @ key.mH if is_primal(*key.shape[-2:], form) else key.mH @ key
+        gram = key @ key.mH if is_primal(key.shape[-2], key.shape[-1], form) else key.mH @ key
     scale, shift = ridge_parts(ridge, key)
     return scale * gram + shift * identity_like(gram)
 
@@ -96,7 +96,7 @@ def transport(
 
     def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         system = ridge_system(key, ridge=ridge, form=form)
-        primal = is_primal(*key.shape[-2:], form)
+        primal = is_primal(key.shape[-2], key.shape[-1], form)
         solved = solve_positive(system, value if primal else key.mH @ value)
         if show is not None:
             show(system.detach())

@@ -32,7 +32,7 @@ def transport_once(
     show: Show | None = None,
 ) -> Float[Tensor, "b h g e"]:
     """`transport` for real coefficients that are to be differentiated once."""
-    primal = is_primal(*key.shape[-2:], form)
+    primal = is_primal(key.shape[-2], key.shape[-1], form)
 
     def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         # One pair for each system, so that autograd does the sums over those that share a ridge.
