@@ -11,6 +11,7 @@ import json
 import shlex
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from funcattn.cli.terminal import CACHE
 from funcattn.data import Sample, Store, collate
 from funcattn.files import write_text
 from funcattn.provenance import facts
-from funcattn.tasks import TASKS
+from funcattn.tasks import TASKS, Task
 from funcattn.training.lap import Lap
 from funcattn.training.race import network_of
 from funcattn.training.settings import default_settings
@@ -40,21 +41,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    finer = solved(_task(fade=False, seed=0), "validation", SAMPLES)
     for seed in given.seeds:
         for fade in (False, True):
             line: dict[str, Any] = {"task": "airfoil", "fade": fade, "seed": seed}
-            line |= {"steps": given.steps, **trained(fade, given.steps, seed)}
+            line |= {"steps": given.steps, **trained(fade, given.steps, seed, finer)}
             line |= {"command": shlex.join(["python", *sys.argv]), **facts()}
             old = FILE.read_text() if FILE.exists() else ""
             write_text(FILE, f"{old}{json.dumps(line)}\n")
             print(json.dumps(line), flush=True)
 
 
-def trained(fade: bool, steps: int, seed: int) -> dict[str, float]:
-    """The errors of one training."""
+def _task(*, fade: bool, seed: int) -> Task:
     settings = default_settings("airfoil", "cpu", "modern", "functional_operator")
     network: Any = settings.network
-    task = TASKS["airfoil"](replace(settings, seed=seed, network=replace(network, fade=fade)))
+    return TASKS["airfoil"](replace(settings, seed=seed, network=replace(network, fade=fade)))
+
+
+def trained(fade: bool, steps: int, seed: int, finer: Sequence[Sample]) -> dict[str, float]:
+    """The errors of one training."""
+    task = _task(fade=fade, seed=seed)
     splits = task.splits(Store(CACHE))
     lap = Lap(task, splits, network_of(task, "task"), steps=steps, seed=seed).run(watch=False)
     validation, averaged = lap.chosen()
@@ -67,7 +73,7 @@ def trained(fade: bool, steps: int, seed: int) -> dict[str, float]:
 
     names = ("on its grid", "finer, points of training", "finer, all points")
     lines = []
-    for old, new in zip(splits.validation, solved(task, "validation", SAMPLES), strict=False):
+    for old, new in zip(splits.validation, finer, strict=False):
         assert new.grid is not None
         there, here = ask(old), ask(new)
         at_old = error(every_second(here, new.grid), old.target)

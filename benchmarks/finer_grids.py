@@ -148,6 +148,7 @@ def compared(predictor: Predictor, old: Sample, new: Sample) -> dict[str, float]
 
 
 def error(said: Tensor, true: Tensor) -> float:
+    """Relative, in the L2 norm of the points."""
     return float((said - true).norm() / true.norm())
 
 
