@@ -11,9 +11,10 @@ import torch
 from funcattn import load
 from funcattn.serve.drawn import EDITORS
 from funcattn.serve.drawn.base import Drawing
-from funcattn.serve.familiar import looked_at
+from funcattn.serve.familiar import Score, looked_at
 from funcattn.serve.finer import judged, raised_to, said_alike
-from funcattn.serve.predictor import CoarserGridWarning, Predictor
+from funcattn.serve.model import BenchmarkModel
+from funcattn.serve.predictor import CoarserGridWarning, Predictor, Told
 
 
 def drawn(predictor: Predictor, refine: int, seed: int = 5) -> Drawing:
@@ -66,6 +67,19 @@ def test_a_sample_says_the_same_in_a_batch_of_others(airfoil: Predictor) -> None
         alone = said(airfoil, second)
     assert np.allclose(found[1], alone, atol=1e-5)
     assert sum(issubclass(each.category, CoarserGridWarning) for each in caught) == 2
+
+
+def test_the_service_says_so_once(airfoil: Predictor) -> None:
+    assert airfoil.run is not None
+    model = BenchmarkModel("airfoil", airfoil, airfoil.run)
+    scores = (Score(0.5, 0.5),) * 2
+    fields = torch.zeros(2, 1, 1)
+    (words,) = model.warned(Told(fields, scores=scores, raised=(True, True)), (221, 51))
+    assert "on the grid of training, linear between its points" in words
+    assert model.warned(Told(fields, scores=scores, raised=(False, False)), (221, 51)) == []
+    assert model.warned(Told(fields), (221, 51)) == []
+    (_, second) = Told(fields, scores=scores, raised=(True, False)).split([1, 1])
+    assert second.raised == (False,)
 
 
 @pytest.mark.parametrize("task", ["darcy", "burgers", "pipe"])
