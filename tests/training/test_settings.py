@@ -84,13 +84,6 @@ def test_an_old_run_of_our_network_keeps_its_metric() -> None:
     assert saved_settings(now).network.metric is True  # type: ignore[attr-defined]
 
 
-def test_waves_of_an_old_run_of_our_network_do_not_fade() -> None:
-    now = asdict(default_settings("airfoil", "smoke", "modern", "functional_operator"))
-    assert saved_settings(now).network.fade is None  # type: ignore[attr-defined]
-    del now["network"]["fade"]
-    assert saved_settings(now).network.fade is False  # type: ignore[attr-defined]
-
-
 def test_no_result_of_the_former_circle_is_taken_for_one_of_the_present() -> None:
     lines = (RESULTS / "burgers.jsonl").read_text().splitlines()
     lengths = {saved_settings(json.loads(line)["settings"]).data.length for line in lines[:3]}  # type: ignore[attr-defined]

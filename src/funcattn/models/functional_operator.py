@@ -269,10 +269,10 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
     a thirty-second."""
     fade: bool | None = None
-    """On grids that are no torus: waves of the positions fade where these go far within the reach;
-    None: where the geometry is the only input."""
+    """On grids that are no torus: waves of the positions fade where these go far within the reach,
+    for grids that are stretched; None: they do not."""
 
-    before: ClassVar[Mapping[str, Any]] = {"metric": True, "fade": False}
+    before: ClassVar[Mapping[str, Any]] = {"metric": True}
 
 
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
@@ -296,7 +296,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         reach=1 / 32 if settings.reach is None else settings.reach,
         lower=problem.lower,
         upper=problem.upper,
-        fade=problem.input_channels == 0 if settings.fade is None else settings.fade,
+        fade=settings.fade is True,
         grid=problem.grid,
         periodic=problem.periodic,
         time=problem.time,
