@@ -64,9 +64,8 @@ class Told:
 
     def _part(self, rows: slice) -> "Told":
         lower, upper = (None if end is None else end[rows] for end in (self.lower, self.upper))
-        scores, raised = (
-            None if each is None else each[rows] for each in (self.scores, self.raised)
-        )
+        scores = None if self.scores is None else self.scores[rows]
+        raised = None if self.raised is None else self.raised[rows]
         return Told(self.fields[rows], lower, upper, scores, raised)
 
 
