@@ -71,7 +71,7 @@ def test_a_sample_says_the_same_in_a_batch_of_others(airfoil: Predictor) -> None
 
 def test_the_service_says_so_once(airfoil: Predictor) -> None:
     assert airfoil.run is not None
-    model = BenchmarkModel("airfoil", airfoil, airfoil.run)
+    model = BenchmarkModel("airfoil", airfoil.run)
     scores = (Score(0.5, 0.5),) * 2
     fields = torch.zeros(2, 1, 1)
     (words,) = model.warned(Told(fields, scores=scores, raised=(True, True)), (221, 51))
