@@ -116,6 +116,69 @@ def test_on_finer_grids_its_fields_converge(periodic: bool) -> None:
     assert errors[2] < errors[1] / 3.5
 
 
+@pytest.mark.parametrize(
+    ("grid", "periodic", "fade", "fades"),
+    [
+        (True, False, None, False),
+        (True, False, False, False),
+        (True, False, True, True),
+        (True, True, True, False),
+        (False, False, True, False),
+    ],
+)
+def test_waves_fade_on_grids_where_asked_for(
+    grid: bool, periodic: bool, fade: bool | None, fades: bool
+) -> None:
+    problem = Problem(
+        2, (), (Field("u"),), grid=grid, periodic=periodic, points=35 if grid else None
+    )
+    network = build_model(
+        "functional_operator", FunctionalOperatorSettings(**SMALL, fade=fade), problem
+    )
+    assert network.fading == ((1 / 8, 1 / 8) if fades else None)
+
+
+def test_with_fading_waves_a_stretched_grid_says_the_same_when_it_is_refined() -> None:
+    def difference(seed: int, *, fade: bool) -> float:
+        """At the common points of two grids, over the size of the field."""
+        torch.manual_seed(seed)
+        network = FunctionalOperator(
+            2, 0, 1, **(SMALL | {"reach": (1 / 8, 1 / 16)}), fade=fade, grid=True
+        ).double()
+        x, y = torch.linspace(0, 1, 17).double(), torch.linspace(0, 1, 33).double()
+        far = (1e4**y - 1) / (1e4 - 1)  # the last of the sixteen cells is 44 % of the length
+        places = torch.stack(torch.meshgrid(x, far, indexing="ij"), -1)
+        fine = network(places.flatten(0, 1)[None], grid=(17, 33)).view(17, 33)
+        coarse = network(places[::2, ::2].flatten(0, 1)[None], grid=(9, 17)).view(9, 17)
+        return float(((fine[::2, ::2] - coarse).norm() / coarse.norm()).detach())
+
+    faded, plain = (sum(difference(seed, fade=fade) for seed in range(3)) for fade in (True, False))
+    assert faded < plain / 2
+
+
+def test_where_only_stencils_meet_a_nested_grid_says_the_same(
+    uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    torch.manual_seed(0)
+    reach = (1 / 4, 1 / 3)
+    network = FunctionalOperator(
+        2,
+        0,
+        1,
+        **(SMALL | {"reach": reach}),
+        fade=True,
+        grid=True,
+        branches=[lambda width: LocalStencil(width, reach=reach)],
+    ).double()
+    places = uniform(1, 9, 7, 2).requires_grad_()
+    fine = network(places.flatten(1, 2), grid=(9, 7)).view(9, 7)[::2, ::2]
+    coarse = network(places[:, ::2, ::2].flatten(1, 2), grid=(5, 4)).view(5, 4)
+    assert_equal_to_rounding(fine, coarse)
+    (slope,) = torch.autograd.grad(coarse.square().sum(), places)
+    assert bool(slope.isfinite().all())
+    assert bool((slope[:, ::2, ::2] != 0).all())
+
+
 def test_on_a_cloud_its_fields_converge_with_the_points() -> None:
     torch.manual_seed(0)
     network = FunctionalOperator(1, 1, 1, **SMALL).double()

@@ -46,12 +46,6 @@ def test_a_finer_grid_makes_no_input_unlike_training(task: str, refine: int) -> 
     assert fine == pytest.approx(coarse, rel=0.05)
 
 
-def test_a_network_that_fails_on_a_finer_grid_is_found_out() -> None:
-    """This one says Mach numbers there that are off by more than they are large."""
-    assert _scores("airfoil", 1) < 1
-    assert _scores("airfoil", 2) > 1
-
-
 def _scores(task: str, refine: int) -> float:
     """Of one input as in training, on a grid so many times as fine."""
     predictor = load(task)

@@ -22,7 +22,8 @@ from funcattn.fitting.sizing import extrapolated
 from funcattn.models import NormalisedNetwork, predict_streamed
 from funcattn.problem import slices
 from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
-from funcattn.serve.familiar import Familiarity, looked_at, read_familiarity
+from funcattn.serve.familiar import Familiarity, read_familiarity
+from funcattn.serve.finer import in_words, judged, said_alike
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
@@ -262,7 +263,7 @@ class FittedSurrogate:
         found: tuple[list[dict[str, Array]], ...] = ([], [], [])
         for case in self._looked_at(got.cases):
             sample = sample_of(case, self.data, target=False)
-            said = torch.stack([self._said(sample, each) for each in self.run.networks])
+            said = self._said(sample)
             values = None if sample.values is None else sample.values[None]
             ends = calibrated.around(
                 self.task.problem, said[:, None], sample.positions[None], values, coverage=coverage
@@ -367,33 +368,41 @@ class FittedSurrogate:
     def _raw(self, case: Case) -> Tensor:
         """The prediction of a case, shaped as its target; of an ensemble, the mean."""
         sample = sample_of(case, self.data, target=False)
-        return torch.stack([self._said(sample, each) for each in self.run.networks]).mean(0)
+        return self._said(sample).mean(0)
 
     @torch.no_grad()
-    def _said(self, sample: Sample, network: NormalisedNetwork) -> Tensor:
-        """What one network says of a sample."""
+    def _said(self, sample: Sample) -> Tensor:
+        """What each network says of a sample, (k n *o)."""
+        first, *others = self.run.networks
         if len(sample.positions) > STREAMED and self.data.kind == "steady":
-            out = np.empty((len(sample.positions), self.data.output_channels), np.float32)
-            predict_streamed(
-                network,
-                sample.positions.numpy(),
-                None if sample.values is None else sample.values.numpy(),
-                weights=None if sample.weights is None else sample.weights.numpy(),
-                out=out,
-            )
-            return torch.from_numpy(out)
-        where = network.position_range
+            return torch.stack([self._streamed(sample, each) for each in (first, *others)])
+        where = first.position_range
         batch = collate([sample]).to(where.device, where.dtype)
-        familiar = self._familiar
-        if familiar is None or network is not self.run.network:
-            return self.task.predict(network, batch)[0].float().cpu()
-        said, found = looked_at(self.task, network, batch)
-        score = familiar.scores(found)[0].worst
-        if score > 1:
-            warnings.warn(
-                f"a case is {familiar.in_words(score)}", OutsideTrainingWarning, stacklevel=4
-            )
-        return said[0].float().cpu()
+        familiar, raised = self._familiar, [False]
+        if familiar is None:
+            said = self.task.predict(first, batch)
+        else:
+            said, (score,), raised = judged(self.task, first, batch, familiar)
+            if score.worst > 1:
+                words = f"a case is {familiar.in_words(score.worst)}"
+                warnings.warn(words, OutsideTrainingWarning, stacklevel=4)
+            if any(raised):
+                words = f"a case is on another grid: {in_words(self.task, batch.grid)}"
+                warnings.warn(words, OutsideTrainingWarning, stacklevel=4)
+        more = [said_alike(self.task, each, batch, raised) for each in others]
+        return torch.cat([said, *more]).float().cpu()
+
+    def _streamed(self, sample: Sample, network: NormalisedNetwork) -> Tensor:
+        """What one network says of a sample of many points, a part of them at once."""
+        out = np.empty((len(sample.positions), self.data.output_channels), np.float32)
+        predict_streamed(
+            network,
+            sample.positions.numpy(),
+            None if sample.values is None else sample.values.numpy(),
+            weights=None if sample.weights is None else sample.weights.numpy(),
+            out=out,
+        )
+        return torch.from_numpy(out)
 
     @property
     def _familiar(self) -> Familiarity | None:

@@ -25,9 +25,10 @@ from funcattn.nn.operator import (
     ModewiseMap,
     PartitionAttention,
     Surroundings,
+    spread_on_grid,
     start_by_fan_in,
 )
-from funcattn.nn.points import Points
+from funcattn.nn.points import Points, per_dimension
 from funcattn.problem import Problem
 from funcattn.settings import MUON_RECIPE, NetworkSettings
 
@@ -91,7 +92,9 @@ class FunctionalOperator(StackedNetwork):
         on a torus, and not without input values. heads: coefficients of the metric, each for its
         part of the channels. reach: of the stencils, as a fraction of the axis, one number or one
         per axis.
-    waves: of the Fourier features. lower, upper: corners of the box of positions.
+    waves: of the Fourier features. lower, upper: corners of the box of positions. fade: on a grid
+        that is no torus, waves fade where positions go far within the reach of the stencils: on a
+        stretched grid the points of training do not say what such waves do between them.
 
     >>> cloud = FunctionalOperator(space=2, inputs=1, outputs=1, width=32, layers=2, bases=16)
     >>> cloud(torch.rand(3, 500, 2), torch.randn(3, 500, 1)).shape
@@ -122,6 +125,7 @@ class FunctionalOperator(StackedNetwork):
         waves: int = 32,
         lower: float | Sequence[float] = 0.0,
         upper: float | Sequence[float] = 1.0,
+        fade: bool = False,
         grid: bool = False,
         periodic: bool = False,
         time: bool = False,
@@ -138,6 +142,8 @@ class FunctionalOperator(StackedNetwork):
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
         )
+        self.fading = per_dimension(reach, space) if fade and grid and not periodic else None
+        """Reach along the axes over which waves of the positions fade."""
         around = 0 if self.surroundings is None else self.surroundings.channels
         self.lift = nn.Linear(self.encoding.channels + inputs + around, width)
         self.time = TimeEmbedding(width) if time else None
@@ -193,9 +199,10 @@ class FunctionalOperator(StackedNetwork):
     def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n c"]:
-        """The features before the first block; without surroundings each point by itself."""
+        """The features before the first block; on clouds without surroundings, point by point."""
         assert points.positions is not None
-        features = [self.encoding(points.positions)]
+        spread = None if self.fading is None else spread_on_grid(points, self.fading)
+        features = [self.encoding(points.positions, spread)]
         if values is not None:
             features.append(values)
         if self.surroundings is not None:
@@ -278,6 +285,9 @@ class FunctionalOperatorSettings(NetworkSettings):
     reach: float | tuple[float, ...] | None = None
     """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
     a thirty-second."""
+    fade: bool | None = None
+    """On grids that are no torus: waves of the positions fade where these go far within the reach,
+    for grids that are stretched; None: they do not."""
 
     before: ClassVar[Mapping[str, Any]] = {"metric": True, "along_axes": False}
 
@@ -305,6 +315,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         reach=1 / 32 if settings.reach is None else settings.reach,
         lower=problem.lower,
         upper=problem.upper,
+        fade=settings.fade is True,
         grid=problem.grid,
         periodic=problem.periodic,
         time=problem.time,

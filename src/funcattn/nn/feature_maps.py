@@ -202,6 +202,12 @@ def _shifted_by(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:
     place = torch.arange(length, dtype=torch.float64, device=u.device) + by
     if not periodic:
         place = place.clamp(0, length - 1)
+    return at_places(u, place, axis)
+
+
+def at_places(u: Tensor, place: Float[Tensor, " n"], axis: int) -> Tensor:
+    """u between the grid points of an axis, linearly; beyond its ends it comes round."""
+    length = u.shape[axis]
     below = place.floor()
     fraction = (place - below).to(u.dtype).view(-1, *(1,) * (u.ndim - axis - 1))
     index = below.long()

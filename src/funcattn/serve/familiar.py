@@ -9,7 +9,7 @@ it is unlike the training data.
 Such means change with the grid alone: by the share of its points that lie at its ends, and by what
 blocks do near them. So of a sample on a finer grid than that of training, the network is shown the
 points of that, and there the output is looked at: an input is no less familiar on a finer grid, and
-a network that fails on it is found out by what it says.
+a network that fails on it is found out by what it says (`funcattn.serve.finer`).
 
 Axes: b sample, m training sample, f feature of a layer, k feature of all layers.
 """
@@ -73,16 +73,51 @@ def watched(network: nn.Module) -> Iterator[dict[str, Tensor]]:
             handle.remove()
 
 
-def looked_at(task: Task, network: nn.Module, batch: Batch) -> tuple[Tensor, Pooled]:
-    """What a network says of a batch, and what it looks like to it, on the grid of training."""
+@dataclass(frozen=True)
+class Look:
+    """What a network says of a batch, and what it sees of it on the grid of training."""
+
+    said: Tensor
+    """(b n *o)."""
+    known: Batch
+    """The batch on the grid of training, itself where its grid is not finer."""
+    known_said: Tensor
+    """What it says of that."""
+    blocks: Mapping[str, Tensor]
+    """What its blocks give there."""
+    met: Tensor
+    """What it says of the batch, at the points of the known one."""
+
+    @property
+    def seen(self) -> Pooled:
+        """What the batch looks like."""
+        return pooled(self.known, self.blocks, self.met)
+
+    @property
+    def known_seen(self) -> Pooled:
+        """What it looks like on the grid of training."""
+        return pooled(self.known, self.blocks, self.known_said)
+
+
+def looked_at(task: Task, network: nn.Module, batch: Batch) -> Look:
+    """A batch through a network, which is shown the points of the grid of training, too."""
     periodic = task.problem.periodic
     known = thinned(batch, task.grid, periodic=periodic)
-    with watched(network) as seen:
-        said = there = task.predict(network, known)
-    if known is not batch:
-        said = task.predict(network, batch)
-        there = thinned(replace(batch, target=said), task.grid, periodic=periodic).target
-    return said, pooled(known, seen, there)
+    with watched(network) as blocks:
+        known_said = task.predict(network, known)
+    if known is batch:
+        return Look(known_said, known, known_said, blocks, known_said)
+    said = task.predict(network, batch)
+    met = thinned(replace(batch, target=said), task.grid, periodic=periodic).target
+    return Look(said, known, known_said, blocks, met)
+
+
+def nearest_places(fine: int, length: int, *, periodic: bool) -> Tensor:
+    """The points of an axis that are nearest to those of a coarser one."""
+    # A circle has as many gaps as points; an interval has one less, and keeps both its ends.
+    open_end = 0 if periodic else 1
+    gaps = max(length - open_end, 1)
+    return (torch.arange(length) * (fine - open_end) + gaps // 2) // gaps
 
 
 def thinned(batch: Batch, grid: tuple[int, ...] | None, *, periodic: bool) -> Batch:
@@ -95,12 +130,10 @@ def thinned(batch: Batch, grid: tuple[int, ...] | None, *, periodic: bool) -> Ba
     lengths = tuple(map(min, batch.grid, grid))
     if lengths == batch.grid:
         return batch
-    # A circle has as many gaps as points; an interval has one less, and keeps both its ends.
-    open_end = 0 if periodic else 1
-    places = []
-    for fine, length in zip(batch.grid, lengths, strict=True):
-        gaps = max(length - open_end, 1)
-        places.append((torch.arange(length) * (fine - open_end) + gaps // 2) // gaps)
+    places = [
+        nearest_places(fine, length, periodic=periodic)
+        for fine, length in zip(batch.grid, lengths, strict=True)
+    ]
     rows = grid_rows(batch.grid, places)
     of_points = ("positions", "values", "target", "weights", "mask", "surface")
     kept: dict[str, Any] = {

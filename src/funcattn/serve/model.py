@@ -20,6 +20,7 @@ from funcattn.problem import Field, Problem, slices
 from funcattn.registry import unknown
 from funcattn.serve.drawn import EDITORS, REFINEMENTS, Drawing, Editor
 from funcattn.serve.encoding import numbers, with_arrays
+from funcattn.serve.finer import in_words
 from funcattn.serve.geometry import of_case, of_drawing
 from funcattn.serve.inside import looked_inside
 from funcattn.serve.predictor import Predictor, Told
@@ -201,8 +202,12 @@ class ServedModel(ABC):
             return None
         return {"coverage": bands.coverage, "points": bands.points, "words": bands.in_words()}
 
-    def unlike(self, told: Told) -> list[str]:
-        """Warnings about samples that are unlike the training data."""
+    def warned(self, told: Told, grid: Sequence[int] | None) -> list[str]:
+        """Warnings about samples unlike the training data, and those said on their grid."""
+        on_their_grid = told.raised is not None and any(told.raised)
+        return self._unlike(told) + ([in_words(self.task, grid)] if on_their_grid else [])
+
+    def _unlike(self, told: Told) -> list[str]:
         familiar = self.predictor.familiar
         if familiar is None or told.scores is None:
             return []

@@ -19,7 +19,8 @@ from funcattn.markup import table
 from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE
 from funcattn.serve.bands import Banded, Bands, read_bands
-from funcattn.serve.familiar import Familiarity, Score, looked_at, read_familiarity
+from funcattn.serve.familiar import Familiarity, Score, read_familiarity
+from funcattn.serve.finer import in_words, judged, said_alike
 from funcattn.serve.inputs import (
     blaming_inputs,
     check_finite,
@@ -40,6 +41,10 @@ class OutsideTrainingWarning(UserWarning):
     """An input lies far outside what the network was trained on."""
 
 
+class CoarserGridWarning(UserWarning):
+    """A prediction was made on the grid of training, as the network fails on the finer one."""
+
+
 @dataclass(frozen=True)
 class Told:
     """All that a run says of a batch; without ends and scores where it was not calibrated."""
@@ -49,6 +54,8 @@ class Told:
     lower: Tensor | None = None
     upper: Tensor | None = None
     scores: tuple[Score, ...] | None = None
+    raised: tuple[bool, ...] | None = None
+    """Whether a sample is said on the grid of training, and linear between its points."""
 
     def split(self, sizes: Sequence[int]) -> "list[Told]":
         """The parts of a batch that was joined from smaller ones."""
@@ -58,7 +65,8 @@ class Told:
     def _part(self, rows: slice) -> "Told":
         lower, upper = (None if end is None else end[rows] for end in (self.lower, self.upper))
         scores = None if self.scores is None else self.scores[rows]
-        return Told(self.fields[rows], lower, upper, scores)
+        raised = None if self.raised is None else self.raised[rows]
+        return Told(self.fields[rows], lower, upper, scores, raised)
 
 
 class Predictor:
@@ -124,8 +132,8 @@ class Predictor:
 
     def told(self, batch: Batch) -> Told:
         """The fields of a batch of `prepared`, the ends of their band, and how unlike it is."""
-        predictions, scores = self._said(batch)
-        told = Told(predictions.mean(0), scores=None if scores is None else tuple(scores))
+        predictions, scores, raised = self._said(batch)
+        told = Told(predictions.mean(0), scores=scores, raised=raised)
         if self.calibrated is None:
             return told
         _, lower, upper = self._around(batch, predictions)
@@ -206,9 +214,9 @@ class Predictor:
         batch = self._batch(
             positions, values, grid=grid, mask=mask, weights=weights, context=context
         )
-        _, scores = self._said(batch)
+        _, scores, _ = self._said(batch)
         assert scores is not None
-        return scores
+        return list(scores)
 
     @cached_property
     def familiar(self) -> Familiarity | None:
@@ -217,7 +225,7 @@ class Predictor:
 
     def _predictions(self, batch: Batch) -> Tensor:
         """What each network says, (k b n *o), after a warning about samples unlike training."""
-        out, scores = self._said(batch)
+        out, scores, raised = self._said(batch)
         if scores is not None and self.familiar is not None:
             worst = max(range(len(scores)), key=lambda b: scores[b].worst)
             if scores[worst].worst > 1:
@@ -226,21 +234,30 @@ class Predictor:
                     OutsideTrainingWarning,
                     stacklevel=3,
                 )
+        if raised is not None and any(raised):
+            warnings.warn(
+                f"sample {raised.index(True)}: {in_words(self.task, batch.grid)}",
+                CoarserGridWarning,
+                stacklevel=3,
+            )
         return out
 
-    def _said(self, batch: Batch) -> tuple[Tensor, list[Score] | None]:
-        """What each network says, (k b n *o), and how unlike the training data each sample is."""
-        scores = None
+    def _said(
+        self, batch: Batch
+    ) -> tuple[Tensor, tuple[Score, ...] | None, tuple[bool, ...] | None]:
+        """What each network says, (k b n *o), how unlike the training data each sample is, and
+        which are said on the grid of training."""
+        task, scores, raised = self.task, None, None
         with torch.no_grad(), blaming_inputs(batch):
             if self.familiar is None:
-                first = self.task.predict(self.surrogate, batch)
+                first = task.predict(self.surrogate, batch)
             else:
-                first, seen = looked_at(self.task, self.surrogate, batch)
-                scores = self.familiar.scores(seen)
-            others = [self.task.predict(network, batch) for network in self.networks[1:]]
+                found = judged(task, self.surrogate, batch, self.familiar)
+                first, scores, raised = found.said, tuple(found.scores), tuple(found.raised)
+            others = [said_alike(task, each, batch, raised or ()) for each in self.networks[1:]]
             out = torch.stack([first, *others])
             check_finite(out.mean(0), batch.mask)
-        return out, scores
+        return out, scores, raised
 
     def _refuse_ensemble(self, what: str) -> None:
         if len(self.networks) > 1:

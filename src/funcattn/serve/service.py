@@ -299,8 +299,9 @@ class Service:
 
         content = await asyncio.to_thread(write)
         kind = next(kind for kind, ending in FILE_TYPES.items() if ending == place.suffix)
+        warned = model.warned(answer.told, question.batch.grid)
         headers = {
-            "X-Funcattn-Warnings": json.dumps([*model.unlike(answer.told), *question.warnings]),
+            "X-Funcattn-Warnings": json.dumps([*warned, *question.warnings]),
             "X-Funcattn-Seconds": f"{answer.seconds:.6f}",
             "Content-Disposition": f'attachment; filename="{model.name}{place.suffix}"',
         }
@@ -326,7 +327,7 @@ def _reply(model: ServedModel, question: Question, answer: Answer, packed: bool)
     told = answer.told
     found: dict[str, Any] = {
         "outputs": model.answer(question, told.fields),
-        "warnings": [*model.unlike(told), *question.warnings],
+        "warnings": [*model.warned(told, question.batch.grid), *question.warnings],
         "seconds": answer.seconds,
     }
     if told.lower is not None and told.upper is not None:

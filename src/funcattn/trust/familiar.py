@@ -28,7 +28,7 @@ def seen_of(subject: Subject, samples: Sequence[Sample]) -> Pooled:
     network = subject.run.network
     for sample in samples:
         batch = collate([sample]).to("cpu", network.position_range.dtype)
-        rows.append(looked_at(subject.task, network, batch)[1])
+        rows.append(looked_at(subject.task, network, batch).seen)
     return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -4,7 +4,7 @@
 `branch(x, points)` with x (b n c).
 """
 
-from funcattn.nn.operator.features import FourierFeatures
+from funcattn.nn.operator.features import FourierFeatures, spread_on_grid
 from funcattn.nn.operator.local import LocalStencil
 from funcattn.nn.operator.metric import MetricAttention
 from funcattn.nn.operator.partition import PartitionAttention
@@ -20,5 +20,6 @@ __all__ = [
     "ModewiseMap",
     "PartitionAttention",
     "Surroundings",
+    "spread_on_grid",
     "start_by_fan_in",
 ]
