@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from funcattn.models import MODELS, build_model
 from funcattn.models.functional_operator import FunctionalOperator, FunctionalOperatorSettings
-from funcattn.models.streaming import predict_streamed
 from funcattn.nn.operator import (
     FourierMap,
     LocalStencil,
@@ -190,16 +189,6 @@ def test_with_surroundings_a_network_sees_how_the_points_lie(
     network(x).square().sum().backward()
     assert network.lift.weight.grad is not None
     assert (network.lift.weight.grad.abs().amax(0) > 0).all()
-
-
-def test_with_surroundings_a_cloud_is_not_read_in_parts() -> None:
-    network = FunctionalOperator(2, 0, 1, **AROUND).eval()
-    positions = torch.rand(1, 40, 2)
-    message = r"encode: expected.*surroundings.*on all points at once"
-    with pytest.raises(ValueError, match=message):
-        network.encode(positions)
-    with pytest.raises(ValueError, match=message):
-        predict_streamed(network, positions[0].numpy(), out=None, chunk=10)
 
 
 @pytest.mark.parametrize("modes", [0, (3,), (3, 0), (2, 2, 2)], ids=str)

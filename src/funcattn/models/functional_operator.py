@@ -83,8 +83,7 @@ class FunctionalOperator(StackedNetwork):
         and `mlp` of `PartitionAttention`). mlp_ratio: hidden over outer width at each point of a
         cloud.
     surroundings: of the points of a cloud; the least of two reaches, as a fraction of the longest
-        side of the box; the other is twice as far. With them points meet before the first block:
-        no `encode`, no streaming, no ranks.
+        side of the box; the other is twice as far.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
         it carries. metric: for inputs that are coefficients of an equation; not on a torus, and not
         without input values. heads: coefficients of the metric, each for its part of the channels.
@@ -124,19 +123,18 @@ class FunctionalOperator(StackedNetwork):
         time: bool = False,
         branches: Sequence[Branch] | None = None,
     ) -> None:
-        super().__init__(space, inputs, outputs, time=time)
+        around = None
+        if surroundings is not None and not grid:
+            around = Surroundings.from_least(surroundings, space, lower=lower, upper=upper)
+        super().__init__(space, inputs, outputs, time=time, surroundings=around)
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
-        self.surroundings: Surroundings | None = None
-        if surroundings is not None and not grid:
-            reaches = (surroundings, 2 * surroundings)
-            self.surroundings = Surroundings(space, reaches=reaches, lower=lower, upper=upper)
-        self.width, self.spreads = width, not grid and self.surroundings is None
+        self.width, self.spreads = width, not grid
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
         )
-        around = 0 if self.surroundings is None else self.surroundings.channels
-        self.lift = nn.Linear(self.encoding.channels + inputs + around, width)
+        known = inputs if around is None else inputs + around.channels
+        self.lift = nn.Linear(self.encoding.channels + known, width)
         self.time = TimeEmbedding(width) if time else None
         if grid:
             per_axis = (modes,) * space if isinstance(modes, int) else tuple(modes)
@@ -185,26 +183,13 @@ class FunctionalOperator(StackedNetwork):
     def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n c"]:
-        """The features before the first block; without surroundings each point by itself."""
+        """The features before the first block, each point by itself."""
         assert points.positions is not None
         features = [self.encoding(points.positions)]
         if values is not None:
             features.append(values)
-        if self.surroundings is not None:
-            features.append(self.surroundings(points))
         x = self.lift(torch.cat(features, dim=-1))
         return x if self.time is None else x + self.time(time).unsqueeze(1)
-
-    @property
-    def stack(self) -> list[Block]:
-        """The blocks, where points meet in them only."""
-        if self.surroundings is not None:
-            raise ValueError(
-                "encode: expected a network in which points meet through a few coefficients, got "
-                "one that looks at the surroundings of each point, for which it needs the whole "
-                "cloud; call the network on all points at once"
-            )
-        return super().stack
 
     def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
         """The output fields from the features after the last block, each point by itself."""

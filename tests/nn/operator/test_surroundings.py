@@ -95,6 +95,45 @@ def test_gradients_are_those_of_differences(dims: int, uniform: Any) -> None:
     assert torch.autograd.gradcheck(call, (positions, weights))
 
 
+def test_of_a_cloud_in_parts_the_sums_are_added_and_any_points_read_them(
+    uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    positions, weights = in_box(uniform, 2, 2, 40), uniform(2, 40)
+    cloud = Points(positions, None, uniform(2, 40) < 0.7, weights)
+    layer = layer_of(2, 0.1, 0.2)
+    parts = [layer.moments(cloud.at(rows)) for rows in (slice(0, 13), slice(13, 40))]
+    masses = layer.carried(parts[0] + parts[1])
+    assert masses.shape == (2, layer.nodes)
+    assert_equal_to_rounding(masses, layer.encode(cloud))
+    assert_equal_to_rounding(layer(cloud.at(slice(5, 9)), masses), layer(cloud)[:, 5:9])
+    # Further points read what points of no weight would in the cloud.
+    more = in_box(uniform, 2, 2, 7)
+    together = Points(
+        torch.cat([positions, more], 1),
+        None,
+        torch.cat([cloud.mask, torch.ones(2, 7).bool()], 1),
+        torch.cat([weights, torch.zeros(2, 7)], 1),
+    )
+    assert_equal_to_rounding(layer(Points(more), masses), layer(together)[:, 40:])
+
+
+def test_many_points_at_one_node_are_counted_in_short_precision() -> None:
+    place = torch.tensor([0.25, 0.5], dtype=torch.bfloat16)
+    positions = torch.cat([place.expand(1, 3000, 2), place.flip(0).expand(1, 1000, 2)], dim=1)
+    layer = Surroundings(2, reaches=(1 / 4,))
+    found = layer.encode(Points(positions)).unflatten(1, (5, 5))
+    assert (found[0, 1, 2], found[0, 2, 1]) == (0.75, 0.25)
+
+
+def test_a_cloud_without_a_point_that_counts_is_refused(uniform: Any) -> None:
+    positions, layer = in_box(uniform, 2, 2, 5), layer_of(2, 0.2)
+    mask = torch.tensor([[True], [False]]).expand(2, 5)
+    with pytest.raises(ValueError, match=r"mask: every point is masked in row \[1\]"):
+        layer(Points(positions, None, mask))
+    with pytest.raises(ValueError, match="weights: expected a positive one in every row"):
+        layer.encode(Points(positions, weights=torch.zeros(2, 5).double()))
+
+
 def test_permuting_the_points_permutes_them(uniform: Any, assert_equal_to_rounding: Any) -> None:
     positions, order = in_box(uniform, 2, 1, 50), torch.randperm(50)
     layer = layer_of(2, 0.1, 0.2)
