@@ -170,6 +170,36 @@ def test_surroundings_are_off_unless_asked_for_and_idle_on_grids() -> None:
     assert FunctionalOperator(2, 1, 1, **AROUND, grid=True).surroundings is None
 
 
+@pytest.mark.parametrize(
+    ("space", "how", "reach"),
+    [
+        (1, {}, None),
+        (2, {}, 1 / 32),
+        (2, {"grid": True, "points": 12}, None),
+        (2, {"periodic": True}, None),
+        (3, {}, 1 / 16),
+        (4, {}, None),
+    ],
+)
+def test_auto_decides_the_reach_by_the_points(
+    space: int, how: dict[str, Any], reach: float | None
+) -> None:
+    problem = Problem(space, (), (Field("u"),), lower=-1.0, **how)
+    given = FunctionalOperatorSettings(**SMALL, surroundings="auto")
+    network = build_model("functional_operator", given, problem)
+    assert isinstance(network, FunctionalOperator)
+    found = network.surroundings
+    # Of the longest side, which is 2.
+    assert (found and [lattice.spacing for lattice in found.lattices]) == (
+        reach and [2 * reach, 4 * reach]
+    )
+    asked = build_model(
+        "functional_operator", FunctionalOperatorSettings(**SMALL, surroundings=reach), problem
+    )
+    shapes = [{n: p.shape for n, p in net.named_parameters()} for net in (network, asked)]
+    assert shapes[0] == shapes[1]
+
+
 def test_with_surroundings_a_network_sees_how_the_points_lie(
     assert_equal_to_rounding: Any,
 ) -> None:

@@ -6,7 +6,7 @@ Axes: b batch, n point, s space dimension, i input channel, o output channel, c 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -232,9 +232,10 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
-    surroundings: float | None = None
+    surroundings: float | Literal["auto"] | None = None
     """On clouds: look at the density of points around each, at this reach, as a fraction of the
-    longest side of the box (a thirty-second, say), and at twice the reach; None: do not."""
+    longest side of the box, and at twice the reach; auto: a thirty-second in the plane, a sixteenth
+    in space; None: do not."""
     modes: int | None = None
     """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
     metric: bool | None = None
@@ -247,7 +248,25 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
     a thirty-second."""
 
-    before: ClassVar[Mapping[str, Any]] = {"metric": True}
+    before: ClassVar[Mapping[str, Any]] = {"metric": True, "surroundings": None}
+
+
+def reach_of_surroundings(asked: float | Literal["auto"] | None, problem: Problem) -> float | None:
+    """The least reach at which a network looks around the points of a problem; None: at none.
+
+    Grids have stencils. The ends of a torus would look like boundaries. In more dimensions than
+    three a lattice has too many nodes, and in one there was no trial.
+
+    >>> from funcattn.problem import Field
+    >>> plane = Problem(2, (), (Field("u"),))
+    >>> reach_of_surroundings("auto", plane), reach_of_surroundings(0.1, plane)
+    (0.03125, 0.1)
+    """
+    if problem.grid:
+        return None
+    if asked != "auto":
+        return asked
+    return None if problem.periodic else {2: 1 / 32, 3: 1 / 16}.get(problem.space)
 
 
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
@@ -264,7 +283,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         solve=settings.solve,
         latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
-        surroundings=settings.surroundings,
+        surroundings=reach_of_surroundings(settings.surroundings, problem),
         modes=modes if settings.modes is None else settings.modes,
         metric=problem.coefficients is not False if settings.metric is None else settings.metric,
         heads=settings.heads,
