@@ -244,7 +244,7 @@ def test_with_surroundings_a_race_is_one_of_its_own(made: Any, tmp_path: Path) -
         "`transolver` layers=3 surroundings=0.03125",
     ]
     page = tmp_path / "results.md"
-    write_results([made.outcome(EXPERIMENTS["table1"])], page, tmp_path / "experiments")
+    write_results([made.outcome(EXPERIMENTS["pde"])], page, tmp_path / "experiments")
     text = page.read_text()
     assert "### Elasticity, surroundings 0.03125, 2 min" in text
     assert "| `transolver` layers=3 surroundings=0.03125 | 2 (1) |" in text

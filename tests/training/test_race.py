@@ -245,7 +245,7 @@ def test_on_clouds_any_network_may_look_at_surroundings(store: Store, tmp_path: 
     kept = [r["key"]["settings"]["network"].get("surroundings") for r in results]
     assert kept == [None, 0.125, 0.125]
     # Its lift takes twelve features more, and nothing else is larger.
-    assert results[1]["parameters"] - results[0]["parameters"] == 12 * 2 * 16
+    assert results[1]["parameters"] - results[0]["parameters"] == 12 * 2 * 32
     assert results[0]["test"] != results[1]["test"]
     count = len(Records(tmp_path / "elasticity.jsonl").lines)
     assert [r["test"] for r in again()] == [r["test"] for r in results]

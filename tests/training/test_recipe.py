@@ -32,10 +32,11 @@ def test_the_shared_recipe_gives_baselines_its_start_and_its_features(model: str
 
 
 class Kept(nn.Module):
-    """Returns what it is called with."""
+    """Returns its values, and keeps what else it is called with."""
 
-    def forward(self, positions: Tensor, values: Tensor, **points: Any) -> Any:
-        return positions, values, points
+    def forward(self, positions: Tensor, values: Tensor, **points: Any) -> Tensor:
+        self.given = {"positions": positions, **points}
+        return values
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["bare", "weights"])
@@ -54,14 +55,15 @@ def test_a_network_gets_the_features_beside_its_values(
         # Whatever stands at padding.
         positions = torch.where(mask[..., None], positions, torch.nan)
         weights = None if weights is None else torch.where(mask, weights, torch.nan)
-    featured = Featured(Kept(), features, around)
-    _, known, given = featured(positions, values, mask=real.mask, weights=weights, grid=None)
+    kept = Kept()
+    featured = Featured(kept, features, around)
+    known = featured(positions, values, mask=real.mask, weights=weights, grid=None)
     assert torch.equal(known, wanted)
-    assert given.keys() == {"mask", "weights", "grid"}
-    assert given["weights"] is weights
-    alone = featured(positions, mask=real.mask, weights=weights)[1]
+    assert kept.given.keys() == {"positions", "mask", "weights", "grid"}
+    assert kept.given["weights"] is weights
+    alone = featured(positions, mask=real.mask, weights=weights)
     assert torch.equal(alone, wanted[..., 1:])
-    without = Featured(Kept(), features)(positions, values, mask=real.mask)[1]
+    without = Featured(kept, features)(positions, values, mask=real.mask)
     assert torch.equal(without, wanted[..., : -around.channels])
 
 

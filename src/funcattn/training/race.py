@@ -133,7 +133,8 @@ class Start:
         Raises:
             ValueError: it is no reach, or the points or the recipe have no place for one.
         """
-        own, problem = self.task.settings.network, TASKS[self.name].problem
+        task = self.task
+        own, problem = task.settings.network, task.problem
         if isinstance(own, FunctionalOperatorSettings):
             return reach_of_surroundings(own.surroundings, problem)
         asked = self.entrant.network.get("surroundings")

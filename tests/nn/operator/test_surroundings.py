@@ -10,6 +10,7 @@ from torch import Tensor
 
 from funcattn.nn import Points
 from funcattn.nn.operator import Surroundings
+from funcattn.nn.operator.surroundings import interpolated
 
 LOWER, UPPER = (-1.0, 2.0, 0.0), (1.0, 3.0, 1.5)
 every_dimension = pytest.mark.parametrize("dims", [1, 2, 3])
@@ -93,6 +94,27 @@ def test_gradients_are_those_of_differences(dims: int, uniform: Any) -> None:
         return layer(Points(positions, weights=weights))
 
     assert torch.autograd.gradcheck(call, (positions, weights))
+
+
+@pytest.mark.parametrize("points", [0, 7])
+def test_without_gradients_the_nodes_are_read_in_one_pass(
+    points: int, uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    at_nodes, hats = uniform(3, 11, 4), uniform(3, points, 8)
+    index = (11 * uniform(3, points, 8)).long()
+    picked = torch.stack([each[at] for each, at in zip(at_nodes, index, strict=True)])
+    wanted = (hats.unsqueeze(-1) * picked).sum(2)  # of (b, n, corner, k)
+    assert_equal_to_rounding(interpolated(at_nodes, index, hats), wanted)
+    assert_equal_to_rounding(interpolated(at_nodes.requires_grad_(), index, hats), wanted)
+
+
+def test_second_derivatives_are_those_of_differences(uniform: Any) -> None:
+    positions = in_box(uniform, 2, 1, 4).requires_grad_()
+    weights = (uniform(1, 4) + 0.1).requires_grad_()
+    layer = layer_of(2, 0.3)
+    assert torch.autograd.gradgradcheck(
+        lambda x, w: layer(Points(x, weights=w)), (positions, weights)
+    )
 
 
 def test_of_a_cloud_in_parts_the_sums_are_added_and_any_points_read_them(

@@ -159,11 +159,12 @@ def _changes(
     model = settings["model"]
     if model not in MODELS:
         return None
-    today = asdict(default_settings(task, "cpu", "modern", model))
+    defaults = default_settings(task, "cpu", "modern", model)
+    today = asdict(defaults)
     if "surroundings" in today["network"]:
         # As lines have it.
-        asked = today["network"]["surroundings"]
-        today["network"]["surroundings"] = reach_of_surroundings(asked, TASKS[task].problem)
+        asked, problem = today["network"]["surroundings"], TASKS[task](defaults).problem
+        today["network"]["surroundings"] = reach_of_surroundings(asked, problem)
     today = chosen(json.loads(json.dumps(today)))
     recipe = chosen({name: value for name, value in asdict(SHARED).items() if name != "epochs"})
     known = {f.name for f in fields(MODELS[model].form(TASKS[task].problem).settings)}
