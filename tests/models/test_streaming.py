@@ -203,6 +203,18 @@ def test_surroundings_are_a_pass_of_their_own(mesh: dict[str, Any], made: Any) -
     torch.testing.assert_close(encoded.masses, model.encode(**tensors).masses, rtol=0, atol=1e-14)
 
 
+def test_small_chunks_are_not_lost_beside_a_large_sum(made: Any) -> None:
+    """2^25 + 1 = 2^25 in float32."""
+    large, small = 2.0**25, 64
+    positions = np.zeros((2 + small, 2))
+    positions[0] = 1.0
+    weights = np.array([large, large, *[1.0] * small])
+    model = made("cloud operator around", inputs=0).float()
+    masses = predict_streamed(model, positions, weights=weights, out=None, chunk=1).masses
+    assert masses is not None
+    assert masses[0, 0].item() == pytest.approx((large + small) / (2 * large + small), abs=1e-7)
+
+
 @pytest.mark.usefixtures("as_a_user")
 @pytest.mark.parametrize(
     ("changes", "said"),

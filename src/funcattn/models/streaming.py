@@ -85,9 +85,9 @@ def predict_streamed(
             features = stack.enter_context(_on_disk(mesh, Path(scratch)))
         blocks = mesh.network.stack
         if around is not None:
-            summed = torch.zeros((), dtype=torch.float64)
+            summed = mesh.like.new_zeros((), dtype=torch.float64)
             for rows in rows_of(mesh.points, chunk):
-                summed = summed.to(mesh.like.device) + around.moments(mesh.at(rows))
+                summed = summed + around.moments(mesh.at(rows)).to(torch.float64)
                 worked(rows.stop - rows.start)
             mesh.masses = around.carried(summed.to(at_least_float32(mesh.like.dtype)))
         for block in blocks:
