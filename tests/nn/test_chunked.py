@@ -357,10 +357,46 @@ def test_auto_does_few_points_in_chunks_where_c_does_all_of_it(
         assert layer.double()._in_chunks(x.double(), Points()) is None  # C has single precision
 
 
-def test_second_derivatives_are_refused_with_an_explanation(execution: str) -> None:
-    x = fields().requires_grad_()
-    with pytest.raises(RuntimeError, match=r"first derivatives only.*execution='plain'"):
-        torch.autograd.grad(loss(build(execution)(x)), x, create_graph=True)
+def second_derivatives(
+    layer: FunctionalAttention, x: Tensor, **call: Any
+) -> dict[str, Tensor | None]:
+    """Of the loss: the gradient of an uneven sum of its gradients."""
+    x = x.clone().requires_grad_()
+    given = {"x": x, **dict(layer.named_parameters())}
+    first = torch.autograd.grad(loss(layer(x, **call)), tuple(given.values()), create_graph=True)
+    total = torch.stack([loss(each.reshape(1, -1)) for each in first]).sum()
+    second = torch.autograd.grad(total, tuple(given.values()), allow_unused=True)
+    return dict(zip(given, second, strict=True))
+
+
+@pytest.mark.parametrize("call", [{}, marked()], ids=["plain points", "weights and mask"])
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
+def test_second_derivatives_are_those_of_the_plain_form(
+    variant: dict[str, Any], execution: str, call: dict[str, Tensor]
+) -> None:
+    wanted = second_derivatives(build(**variant), fields(), grid=GRID, **call)
+    got = second_derivatives(build(execution, **variant), fields(), grid=GRID, **call)
+    # The plain form has none of a bias that enters linearly.
+    assert_same(
+        {name: got[name] for name, value in wanted.items() if value is not None},  # type: ignore[misc]
+        {name: value for name, value in wanted.items() if value is not None},
+    )
+    assert all(
+        not got[name].any() for name in got if wanted[name] is None and got[name] is not None
+    )  # type: ignore[union-attr]
+    assert len([value for value in wanted.values() if value is not None]) > len(wanted) // 2
+
+
+def test_second_derivatives_in_single_precision(execution: str) -> None:
+    """Where C does the first."""
+    wanted = second_derivatives(build(heads=8), fields(), **marked())
+    single = {
+        name: tensor.float() if name == "weights" else tensor for name, tensor in marked().items()
+    }
+    got = second_derivatives(build(execution, heads=8).float(), fields().float(), **single)
+    for name, value in wanted.items():
+        if value is not None and got[name] is not None:
+            assert (got[name] - value).norm() < 1e-4 * value.norm(), name  # type: ignore[operator]
 
 
 OBSTACLES: dict[str, tuple[Callable[[str], FunctionalAttention], dict[str, Any], str]] = {

@@ -124,13 +124,3 @@ def check_batch(batch: int, **per_point: Tensor | None) -> None:
             raise ValueError(
                 f"{name}: expected those of {batch} samples, got shape {tuple(tensor.shape)}"
             )
-
-
-def refuse_second_derivatives() -> None:
-    """Gradients that are to be differentiated again come with the gradient mode on."""
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "expected first derivatives only, got create_graph=True: this form of functional "
-            "attention has a gradient of its own, which has none; build the layer with "
-            "execution='plain'"
-        )

@@ -250,10 +250,10 @@ class FourierMap(nn.Module):
         with full_precision(x.device):
             c = self._coefficients(field, waves)
             weight = torch.view_as_complex(self.weight.to(field.dtype))
-            # Negative waves stand at the end of their axes.
             for axis, k in enumerate(waves):
-                places = table(_places, k, weight.shape[axis], like=_INDEX.to(x.device))
-                weight = weight.index_select(axis, places)
+                if len(k) < (count := weight.shape[axis]):
+                    places = table(_places, k, count, like=_INDEX.to(x.device))
+                    weight = weight.index_select(axis, places)
             z = torch.bmm(c.flatten(0, -3), weight.flatten(0, -3))  # (k, b, e)
             out = self._fields(z.unflatten(0, c.shape[: len(grid)]), waves, grid)
         return out.flatten(1, -2).to(x.dtype)
@@ -269,11 +269,11 @@ class FourierMap(nn.Module):
         return torch.fft.fftshift(norms, dim=leading) if leading else norms
 
     def _waves(self, grid: Sequence[int]) -> list[Waves]:
-        """The wave numbers on each axis that the grid carries."""
-        every = [range(-m, m) for m in self.modes[:-1]] + [range(self.modes[-1])]
+        """The wave numbers on each axis that the grid carries, negative ones last, as weights."""
+        every = [(*range(m), *range(-m, 0)) for m in self.modes[:-1]]
         return [
             tuple(k for k in on_axis if (2 * abs(k) < n if n > 1 else k == 0))
-            for on_axis, n in zip(every, grid, strict=True)
+            for on_axis, n in zip([*every, range(self.modes[-1])], grid, strict=True)
         ]
 
     def _coefficients(self, field: Tensor, waves: list[Waves]) -> Complex[Tensor, "*k b c"]:

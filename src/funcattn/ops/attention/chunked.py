@@ -15,22 +15,24 @@ the machine has a compiler, the passes are done in C (`native_passes.py`), and o
 that never store Phi (`ops/fused`).
 
 Phi is computed again on every pass, or stored on the first, or stored at some of the points; that
-changes no bit of the result.
+changes no bit of the result. A gradient that is to be differentiated again (`create_graph=True`) is
+made by ordinary operations on whole tensors (`by_operations.py`), with Phi in memory.
 
 Axes: b batch, h head, n point, B point of a chunk, g basis function, c width, k features of all
 heads' bases, f field channels of a head, e value channels of a head.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from funcattn.ops.attention import native_middle, native_passes, passes
+from funcattn.ops.attention import by_operations, native_middle, native_passes, passes
 from funcattn.ops.attention.carrier import Carrier, Maps, Solution
 from funcattn.ops.attention.chunks import Store
 from funcattn.ops.attention.local_maps import AtPoints, LocalMaps, Remainder, folded
@@ -38,7 +40,7 @@ from funcattn.ops.attention.passes import Lifted
 from funcattn.ops.attention.transport import Form, Ridge
 from funcattn.ops.attention.transport_once import transport_once
 from funcattn.ops.buffers import buffers
-from funcattn.ops.checks import check_batch, check_point_weights, refuse_second_derivatives
+from funcattn.ops.checks import check_batch, check_point_weights
 from funcattn.ops.fused.passes import FusedPasses, fused_passes
 from funcattn.ops.linalg import full_precision
 from funcattn.ops.memory import saved_tensors_are_taken
@@ -62,7 +64,7 @@ def functional_attention(
     store: int = 0,
     half: torch.dtype | None = None,
 ) -> Float[Tensor, "b n c"]:
-    """From the points of x to themselves, heads mixed; first derivatives only.
+    """From the points of x to themselves, heads mixed.
 
     The other arguments are those of the plain form; projections are those that know the mass, and
     weights want no gradient.
@@ -103,7 +105,7 @@ def moments(
     shard: bool = False,
     half: torch.dtype | None = None,
 ) -> Moments:
-    """The sums over the points of x alone; first derivatives only.
+    """The sums over the points of x alone.
 
     shard: these are some of the points only, and need not have one that counts.
     """
@@ -274,19 +276,21 @@ class _Attention(torch.autograd.Function):
         done = middle.in_c(sums) or middle.with_gradient(sums, points.wants_gradient)
         out = by.lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
         ctx.done, ctx.kept, ctx.rest, ctx.store_is_gone = done, store.kept, rest, False
-        ctx.save_for_backward(*given[:8], point_weights, mask, *store.tensors)
+        ctx.middle, ctx.given = replace(middle, show=None), len(given)
+        ctx.save_for_backward(*given, point_weights, mask, *store.tensors)
         return out
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivatives()
-        saved = ctx.saved_tensors
+        saved = ctx.saved_tensors  # once: a checkpoint gives each of them only once
+        given, (point_weights, mask, *kept) = saved[: ctx.given], saved[ctx.given :]
+        if torch.is_grad_enabled():
+            whole = partial(_by_operations, ctx.middle, ctx.rest, point_weights, mask)
+            wanted = ctx.needs_input_grad[5:]
+            return (*(None,) * 5, *by_operations.gradients(whole, given, wanted, d_out))
         by = _passes(d_out)
-        points, (output, bias, point_weights, mask) = (
-            AtPoints.of(saved[:6], *ctx.rest),
-            saved[6:10],
-        )
-        stored = Store(ctx.kept, *saved[10:])
+        points, output, bias = AtPoints.of(given[:6], *ctx.rest), given[6], given[7]
+        stored = Store(ctx.kept, *kept)
         # Its buffers are others' after one backward pass; a second one computes all of it again.
         store = Store() if ctx.store_is_gone else stored
         d_out, coefficients = d_out.contiguous(), ctx.done.coefficients.detach()
@@ -307,6 +311,20 @@ class _Attention(torch.autograd.Function):
         return (*(None,) * 5, *d_points, d_output, d_bias, *d_middle)
 
 
+def _by_operations(
+    middle: _Middle,
+    rest: tuple[int, bool],
+    point_weights: Tensor | None,
+    mask: Tensor | None,
+    given: Sequence[Tensor | None],
+) -> Tensor:
+    """The whole, on whole tensors."""
+    points, output, bias, tensors = AtPoints.of(given[:6], *rest), given[6], given[7], given[8:]
+    sums = by_operations.sum_forward(points, point_weights)
+    coefficients = middle.with_tensors(cast("tuple[Tensor, ...]", tuple(tensors)))(sums)
+    return by_operations.lift_forward(points, coefficients, output, bias, mask)
+
+
 class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -320,8 +338,14 @@ class _Sums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_sums: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivatives()
         point_weights, *given = ctx.saved_tensors
+        if torch.is_grad_enabled():
+
+            def sums(given: Sequence[Tensor | None]) -> Tensor:
+                return by_operations.sum_forward(AtPoints.of(given, *ctx.rest), point_weights)
+
+            wanted = ctx.needs_input_grad[2:]
+            return None, None, *by_operations.gradients(sums, given, wanted, d_sums)
         points = AtPoints.of(given, *ctx.rest)
         by = _passes(points.x)
         return None, None, *by.sum_backward(points, d_sums, point_weights, Store(), None)

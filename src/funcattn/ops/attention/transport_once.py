@@ -18,7 +18,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from funcattn.ops.attention.transport import Form, Ridge, Show, chosen_form, ridge_parts
-from funcattn.ops.checks import refuse_second_derivatives
 from funcattn.ops.linalg import cholesky, identity_like, with_digits_to_spare
 
 
@@ -31,7 +30,7 @@ def transport_once(
     form: Form = "auto",
     show: Show | None = None,
 ) -> Float[Tensor, "b h g e"]:
-    """`transport` for real coefficients that are to be differentiated once."""
+    """`transport` for real coefficients; quickest where they are differentiated once."""
     primal = chosen_form(key, form) == "primal"
 
     def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -60,13 +59,14 @@ class _TransportOnce(torch.autograd.Function):
         if show is not None:
             show(system)
         ctx.primal = primal
-        ctx.save_for_backward(query, key, value, scale, *kept)
+        ctx.save_for_backward(query, key, value, scale, shift, *kept)
         return out
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivatives()
-        query, key, value, scale, *kept = ctx.saved_tensors
+        query, key, value, scale, shift, *kept = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated: so is what it needs
+            _, _, kept = forward(query, key, value, scale, shift, primal=ctx.primal)
         return *backward(d_out, query, key, value, scale, *kept, primal=ctx.primal), None, None
 
 
