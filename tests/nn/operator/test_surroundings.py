@@ -117,6 +117,19 @@ def test_second_derivatives_are_those_of_differences(uniform: Any) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_directions_can_be_carried_forward(uniform: Any, assert_equal_to_rounding: Any) -> None:
+    positions, along = in_box(uniform, 2, 1, 6), uniform(1, 6, 2)
+    layer = layer_of(2, 0.3)
+
+    def call(positions: Tensor) -> Tensor:
+        return layer(Points(positions))
+
+    _, forward = torch.func.jvp(call, (positions,), (along,))
+    _, backward = torch.autograd.functional.jvp(call, positions, along)
+    assert_equal_to_rounding(forward, backward)
+
+
 def test_of_a_cloud_in_parts_the_sums_are_added_and_any_points_read_them(
     uniform: Any, assert_equal_to_rounding: Any
 ) -> None:

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 from funcattn.nn.points import Points, per_dimension
 from funcattn.ops.checks import check_point_weights, check_total_weight
 from funcattn.ops.linalg import at_least_float32
+from funcattn.ops.native.products import plain_tensors_only
 from funcattn.ops.sharding import Ranks, sum_over_ranks
 
 Kind = tuple[tuple[float, float, float], ...]
@@ -192,7 +193,7 @@ def interpolated(
     batch, nodes, _ = at_nodes.shape
     rows = index + nodes * torch.arange(batch, device=index.device).view(-1, 1, 1)
     table = at_nodes.flatten(0, 1)  # (b a, k)
-    if torch.compiler.is_compiling() or table.requires_grad or hats.requires_grad:
+    if table.requires_grad or hats.requires_grad or not plain_tensors_only():
         # (b, n, 1, corner) times (b, n, corner, k)
         return (hats.unsqueeze(2) @ table[rows]).squeeze(2)
     # Several times as fast, in a fraction of the memory, and without second derivatives.
