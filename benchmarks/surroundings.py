@@ -6,9 +6,10 @@
 
 cost: CPU seconds of our network at a million points, from memory and streamed without a scratch
 folder, with surroundings over without, in turns, the least of two. step: the same of a step of
-training on Elasticity. meshes: both are trained on Elasticity for so many steps and asked for validation samples of which one half of the
-plate has lost two thirds of its points; relative L2 errors at the points that are left. Writes
-results/surroundings.json. Two minutes of one core at most.
+training on Elasticity. meshes: both are trained on Elasticity for so many steps and asked for
+validation samples of which one half of the plate has lost two thirds of its points; relative L2
+errors at the points that are left. Writes results/surroundings.json. Two minutes of one core at
+most.
 """
 
 import json
