@@ -1,12 +1,14 @@
 """Ours, the reference form and the fastest baseline, each alone in its process, as in training.
 
     python benchmarks/alone.py
+    python benchmarks/alone.py "layer, 1 head"   # cases that begin so; others stay as they are
 
 `funcattn bench` lets all candidates take turns in one process, where the memory that one holds
 changes what the allocator does for the next. Here processes take turns instead: ours, reference,
 baseline, ours, ... Writes results/alone.json: the CPU time of a call, the lower quartile of the
 calls of each process, and the ratios of the medians over processes. Width 128, 64 bases, float32,
-one thread. Stopped at any moment, the same command goes on; ten minutes.
+one thread. Stopped at any moment, the same command goes on; ten minutes. Each case says by which
+command and commit it was made.
 """
 
 import json
@@ -88,13 +90,15 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(json.dumps(milliseconds(*sys.argv[1:])))
         return
-    record = {"command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
-    kept = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    cases = kept["cases"] if kept.get("commit") == record["commit"] else {}
+    wanted = sys.argv[1] if len(sys.argv) == 2 else ""
+    made = {"command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
+    cases = json.loads(RESULT.read_text())["cases"] if RESULT.exists() else {}
     for case in CASES:
-        if case not in cases:
-            cases[case] = compared(case)
-            write_text(RESULT, json.dumps({"cases": cases, **record}, indent=1) + "\n")
+        if not case.startswith(wanted):
+            continue
+        if case not in cases or cases[case]["made"]["commit"] != made["commit"]:
+            cases[case] = {**compared(case), "made": made}
+            write_text(RESULT, json.dumps({"cases": cases}, indent=1) + "\n")
         print(case, json.dumps(cases[case]), flush=True)
 
 

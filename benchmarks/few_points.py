@@ -20,7 +20,7 @@ from funcattn.nn import FunctionalAttention
 from funcattn.provenance import facts
 
 SHAPES = ((128, 64, 8), (64, 32, 4), (32, 16, 4), (128, 64, 1), (256, 32, 8))
-"""Width, bases, heads. In the last two maps are folded, and PyTorch does the middle."""
+"""Width, bases, heads. In the last two maps are folded."""
 MESHES = ((64, 1), (121, 4), (256, 1), (484, 4))
 """Points and samples."""
 CALLS, ROUNDS = 5, 5

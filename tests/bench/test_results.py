@@ -214,9 +214,9 @@ def test_networks_of_baselines_end_before_ours(
     [
         ("layer", 2**17, 5),
         ("layer", 2**19, 3),
+        ("layer", 2**20, 2),
         ("model", 2**15, 5),
-        ("model", 2**18, 3),
-        ("model", 2**19, 2),
+        ("model", 2**18, 2),
     ],
 )
 def test_slow_calls_have_fewer_rounds(
@@ -467,3 +467,36 @@ def test_what_is_asked_for() -> None:
         f"scale {name}, 1 thread" for name in ("layer", "training step", "inference")
     ]
     assert len(set(keys())) == len(keys())
+    # Seven sizes, five of them for the widest; two allocators at one; and six of networks.
+    assert len(keys()) == 2 * (7 + 1) + 5 + 1 + 6
+    assert "layer 256/32/8, 262144 points, default, 1 thread" not in keys()
+
+
+def test_a_run_without_sizes_leaves_others_out_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual, other, of_two = record(2**14), record(2**15), {**record(2**15), "threads": 2}
+    measured = {
+        "layer 128/64/8, 16384 points, default, 1 thread": usual,
+        "layer 128/64/8, 32768 points, default, 1 thread": other,
+        "layer 128/64/8, 32768 points, default, 2 threads": of_two,
+        "a network": network(2**15),
+    }
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps({"measurements": measured}))
+
+    def left(**asked: Any) -> set[str]:
+        kept: list[Measurements] = []
+
+        def nothing(_: object, results: Measurements, **__: object) -> list[str]:
+            kept.append(results)
+            return []
+
+        monkeypatch.setattr(benchmarking, "run", nothing)
+        Bench(out=file, parts=("layer",), **asked).run([], Console(width=150))
+        return set(kept[0].records)
+
+    assert left(sizes=(2**10,)) == left(quick=True) == left(shapes=("128/64/1",)) == set(measured)
+    assert "at other sizes" not in capsys.readouterr().out
+    assert left() == set(measured) - {"layer 128/64/8, 32768 points, default, 1 thread"}
+    assert f"at other sizes, left out of {file}: 1" in capsys.readouterr().out

@@ -335,7 +335,7 @@ def test_auto_does_few_points_plainly(
     monkeypatch: pytest.MonkeyPatch, points: int, width: int, is_few: bool
 ) -> None:
     monkeypatch.undo()
-    layer = FunctionalAttention(width, 8, 4)
+    layer = FunctionalAttention(width, 8, 4, projection="transpose")  # not done in C
     x = torch.randn(2, points, width)
     assert (layer._in_chunks(x, Points()) is None) is is_few
 
@@ -348,8 +348,8 @@ def test_auto_does_few_points_in_chunks_where_c_does_all_of_it(
     x = torch.randn(2, 40, 32)
     for layer, in_chunks in (
         (FunctionalAttention(32, 4, 16), True),
-        (FunctionalAttention(32, 4, 10), False),  # maps are folded
-        (FunctionalAttention(32, 1, 64), False),
+        (FunctionalAttention(32, 4, 10), True),  # maps are folded
+        (FunctionalAttention(32, 1, 64), True),
         (FunctionalAttention(32, 4, 16, maps="points"), False),
         (FunctionalAttention(32, 4, 16, projection="transpose"), False),
     ):

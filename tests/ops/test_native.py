@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from funcattn.nn import FunctionalAttention
+from funcattn.nn import FunctionalAttention, functional_attention
 from funcattn.nn.linear import Linear, with_fast_products
 from funcattn.nn.points import Points
 from funcattn.ops import native
@@ -99,6 +99,22 @@ def test_passes_in_c_agree_with_the_plain_form_in_double_precision(
         assert torch.equal(stored[name], again[name]), name
     with torch.no_grad():
         assert torch.equal(layer(x, **given), stored["output"])
+
+
+@needs_c
+@pytest.mark.parametrize("heads", [1, 8])
+def test_what_is_stored_at_some_of_the_points_changes_no_bit(
+    heads: int, monkeypatch: pytest.MonkeyPatch, generator: torch.Generator
+) -> None:
+    layer = FunctionalAttention(128, heads, 64)
+    x, cotangent = torch.randn(2, 2, 300, 128, generator=generator)
+    weights = torch.rand(2, 300, generator=generator)
+    found = []
+    for kept in (300, 200, 0):
+        monkeypatch.setattr(functional_attention, "points_to_store", lambda *_, kept=kept: kept)
+        found.append(outcome(layer, x, cotangent, torch.float32, weights=weights))
+    for name, value in found[0].items():
+        assert all(torch.equal(value, other[name]) for other in found[1:]), name
 
 
 @needs_c

@@ -36,7 +36,16 @@ def test_blocks_on_a_circle_show_their_waves(tmp_path: Path) -> None:
     question = model.asked({"parameters": model.editor.default()})
     found = model.inspected(question, 0, 0)
     assert found["gains"].shape == (4,)
+    assert not found["along_axes"]
     assert found["map"] is None
+
+
+def test_blocks_on_a_torus_show_the_waves_of_each_axis(tmp_path: Path) -> None:
+    model = served(untrained_run("navier_stokes", tmp_path / "flow", "functional_operator"))
+    assert model.editor is not None
+    found = model.inspected(model.asked({"parameters": model.editor.default()}), 0, 0)
+    assert found["gains"].shape == (2, 4)
+    assert found["along_axes"]
 
 
 def test_a_partition_without_a_solve_says_that_it_has_no_map(tmp_path: Path) -> None:

@@ -77,11 +77,12 @@ def test_a_setting_that_came_later_has_the_value_of_that_time() -> None:
     assert saved_settings(now).data.length == 1.0  # type: ignore[attr-defined]
 
 
-def test_an_old_run_of_our_network_keeps_its_metric() -> None:
+@pytest.mark.parametrize(("name", "then"), [("metric", True), ("along_axes", False)])
+def test_an_old_run_of_our_network_keeps_its_parts(name: str, then: bool) -> None:
     now = asdict(default_settings("pipe", "smoke", "modern", "functional_operator"))
-    assert saved_settings(now).network.metric is None  # type: ignore[attr-defined]
-    del now["network"]["metric"]
-    assert saved_settings(now).network.metric is True  # type: ignore[attr-defined]
+    assert getattr(saved_settings(now).network, name) is None
+    del now["network"][name]
+    assert getattr(saved_settings(now).network, name) is then
 
 
 def test_a_run_keeps_its_surroundings_whatever_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

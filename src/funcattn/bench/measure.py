@@ -52,7 +52,7 @@ class Job:
     candidates: tuple[str, ...]
     rounds: int = 5
     """At least so many."""
-    seconds: float = 3.0
+    seconds: float = 1.5
     """About so long for a candidate, once the rounds are done."""
 
     def chosen(self) -> dict[str, Candidate]:

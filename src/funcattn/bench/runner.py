@@ -35,15 +35,20 @@ ALLOCATORS: Mapping[Allocator, Mapping[str, str]] = {
 _OF_ALLOCATORS = {*ALLOCATORS["kept pages"], "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}
 
 SHAPES = (Shape(128, 64, 8), Shape(128, 64, 1), Shape(256, 32, 8))
-LAYER_SIZES = tuple(2**k for k in range(7, 21))
-MODEL_SIZES = tuple(sorted((972, 7225, *LAYER_SIZES)))
+LAYER_SIZES = (512, *(4**k for k in range(5, 11)))
+"""Points of layers: few, and the powers of four from a thousand to a million."""
+LARGEST: Mapping[Shape, int] = {SHAPES[2]: 2**16}
+"""Where a shape ends before."""
+MODEL_SIZES = tuple(sorted((972, 7225, *(4**k for k in range(5, 9)))))
+"""Points of networks: those of the tasks Elasticity and Darcy, and the same powers, as far as
+baselines go."""
 BASELINES_IN_MODELS_UP_TO = 2**16
 """Points up to which networks of other attentions are measured: beyond, each takes minutes."""
 WEIGHED_FROM = 2**12
 """Points from which memory is measured: below, what a process does besides is as large."""
 FEWER_ROUNDS: Mapping[Scope, Mapping[int, int]] = {
-    "layer": {2**18: 3},
-    "model": {2**16: 3, 2**19: 2},
+    "layer": {2**18: 3, 2**20: 2},
+    "model": {2**16: 2},
 }
 """Rounds that are enough from so many points on: calls take seconds, or minutes, and are steady."""
 
@@ -54,7 +59,7 @@ class Effort:
 
     rounds: int = 5
     """Of all candidates, at least."""
-    seconds: float = 3.0
+    seconds: float = 1.5
     """For a candidate, about, where that is more than the rounds."""
     quadratic_up_to: int = 2**14
     """Points up to which layers of quadratic cost are measured; networks of them up to half."""
@@ -222,6 +227,17 @@ class Measurements:
     def has(self, key: str, version: str) -> bool:
         """Whether that was measured with this version of the code."""
         return self.records.get(key, {}).get("code") == version
+
+    def drop(self, unwanted: Callable[[Mapping[str, Any]], bool], wanted: Iterable[str]) -> int:
+        """Forget the unwanted that are not among the wanted keys, and say how many.
+
+        The file is written with the next measurement.
+        """
+        kept = set(wanted)
+        gone = [key for key, r in self.records.items() if key not in kept and unwanted(r)]
+        for key in gone:
+            del self.records[key]
+        return len(gone)
 
     def keep(self, key: str, record: Mapping[str, Any], version: str, command: str) -> None:
         """Add a measurement, and write all of them."""

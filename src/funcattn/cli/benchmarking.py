@@ -1,16 +1,20 @@
 """What `funcattn bench` does: choose what to measure, measure with progress, print and draw."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from funcattn.bench import targets
-from funcattn.bench.candidates import LAYERS_OF_MODEL
+from funcattn.bench.candidates import LAYERS_OF_MODEL, Shape
 from funcattn.bench.found import Found, TextTable
 from funcattn.bench.measure import KINDS, Say
 from funcattn.bench.report import not_measured, over_points, write_page, write_pictures
 from funcattn.bench.runner import (
     ALLOCATORS,
+    LARGEST,
     LAYER_SIZES,
     MODEL_SIZES,
     SHAPES,
@@ -63,6 +67,9 @@ class Benchmarking:
 
     def _measure(self, results: Measurements) -> list[str]:
         wanted = self._work()
+        if gone := self._drop_other_sizes(results, wanted):
+            said = f"measurements at other sizes, left out of {results.path}: {gone}"
+            self.console.print(said, markup=False, soft_wrap=True)
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -84,6 +91,21 @@ class Benchmarking:
             progress.update(bar, completed=len(wanted), description="measured")
         return failures
 
+    def _drop_other_sizes(self, results: Measurements, wanted: Sequence[Work]) -> int:
+        """Without sizes of one's own, tables and pictures are of the usual ones alone."""
+        options = self.options
+        if options.sizes or options.quick:
+            return 0
+
+        def unwanted(record: Mapping[str, Any]) -> bool:
+            return (
+                record.get("part") in options.parts
+                and record["threads"] == options.threads
+                and (not options.shapes or str(Shape(**record["shape"])) in options.shapes)
+            )
+
+        return results.drop(unwanted, (work.key for work in wanted))
+
     def _work(self) -> list[Work]:
         """What is asked for, small sizes first."""
         effort = QUICK if self.options.quick else Effort()
@@ -96,6 +118,7 @@ class Benchmarking:
                 Comparison("layer", shape, points, allocator, self.options.threads)
                 for points in layers
                 for shape in shapes or (SHAPES[:1] if self.options.quick else SHAPES)
+                if self.options.sizes or points <= LARGEST.get(shape, points)
                 for allocator in ALLOCATORS
                 if allocator == "default" or (not self.options.quick and points == targets.POINTS)
             ]

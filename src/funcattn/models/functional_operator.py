@@ -66,9 +66,9 @@ class FunctionalOperator(StackedNetwork):
 
     On clouds of points each block has a `PartitionAttention` and a network at each point. On grids
     (`grid`) each block has branches side by side: on a torus (`periodic`) mode-wise maps
-    (`FourierMap`), with a gate on a circle, elsewhere mode-wise maps of cosines (`ModewiseMap`), a
-    `LocalStencil` of fixed physical reach and, where asked for (`metric`), in the last block a
-    `MetricAttention` of sines. `branches` replaces these.
+    (`FourierMap`), on a circle with a gate, else one along each axis; elsewhere mode-wise
+    maps of cosines (`ModewiseMap`), a `LocalStencil` of fixed physical reach and, where asked for
+    (`metric`), in the last block a `MetricAttention` of sines. `branches` replaces these.
 
     The input is lifted from values and `FourierFeatures` of the positions, on clouds also, where
     asked for (`surroundings`), from the `Surroundings` of each point. All linear maps start by
@@ -85,9 +85,11 @@ class FunctionalOperator(StackedNetwork):
     surroundings: of the points of a cloud; the least of two reaches, as a fraction of the longest
         side of the box; the other is twice as far.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
-        it carries. metric: for inputs that are coefficients of an equation; not on a torus, and not
-        without input values. heads: coefficients of the metric, each for its part of the channels.
-        reach: of the stencils, as a fraction of the axis, one number or one per axis.
+        it carries. along_axes: on a torus of several axes, waves of one axis at a time, and not
+        products of waves of all axes. metric: for inputs that are coefficients of an equation; not
+        on a torus, and not without input values. heads: coefficients of the metric, each for its
+        part of the channels. reach: of the stencils, as a fraction of the axis, one number or one
+        per axis.
     waves: of the Fourier features. lower, upper: corners of the box of positions.
 
     >>> cloud = FunctionalOperator(space=2, inputs=1, outputs=1, width=32, layers=2, bases=16)
@@ -112,6 +114,7 @@ class FunctionalOperator(StackedNetwork):
         mlp_ratio: float = 2.0,
         surroundings: float | None = None,
         modes: int | Sequence[int] = 12,
+        along_axes: bool = True,
         metric: bool = True,
         heads: int = 1,
         reach: float | Sequence[float] = 1 / 32,
@@ -151,6 +154,7 @@ class FunctionalOperator(StackedNetwork):
                     heads=heads,
                     reach=reach,
                     periodic=periodic,
+                    along_axes=along_axes,
                     rank=_RANK if metric else None,
                     metric=metric and layer == layers - 1,
                 )
@@ -175,7 +179,11 @@ class FunctionalOperator(StackedNetwork):
     def _start_on_a_torus(self) -> None:
         """As a network that moves with its input, whose products do not grow with the blocks."""
         for block in self.blocks:
-            block.get_parameter("after.weight").div_(len(self.blocks) ** 0.5)
+            assert isinstance(block, GridBlock)
+            block.after.weight.div_(len(self.blocks) ** 0.5)
+            for branch in block.branches:  # so that their sum starts as large as one of them
+                for weight in branch.parameters():
+                    weight.div_(len(block.branches) ** 0.5)
         if self.inputs:
             self.lift.weight[:, : self.encoding.channels] = 0
             self.lift.weight *= (self.lift.in_features / self.inputs) ** 0.5
@@ -202,12 +210,18 @@ def grid_branches(
     heads: int,
     reach: float | Sequence[float],
     periodic: bool,
+    along_axes: bool,
     rank: int | None,
     metric: bool,
 ) -> list[Branch]:
     """What a block has on a grid."""
     if periodic:
-        return [lambda width: FourierMap(width, width, modes)]
+        every = range(len(modes))
+        each = [tuple(m if i == axis else None for i, m in enumerate(modes)) for axis in every]
+        return [
+            lambda width, waves=waves: FourierMap(width, width, waves)  # type: ignore[misc]
+            for waves in (each if along_axes else [modes])
+        ]
     solve = [partial(MetricAttention, modes=modes, family="sine", heads=heads)] if metric else []
     return [
         *solve,
@@ -237,7 +251,10 @@ class FunctionalOperatorSettings(NetworkSettings):
     longest side of the box, and at twice the reach; auto: a thirty-second in the plane, a sixteenth
     in space; None: do not."""
     modes: int | None = None
-    """On grids: functions per axis; None: 10, and 8 on a torus of two or more axes."""
+    """On grids: functions per axis; None: 10; on a torus of several axes 12, or 8 with products."""
+    along_axes: bool | None = None
+    """On a torus of two or more axes: waves of one axis at a time, and not products of waves of all
+    axes; None: yes."""
     metric: bool | None = None
     """On grids that are no torus, with fields as the input: a metric in the last block, and
     matrices of the functions that are sums of sixteen; None: unless the problem says that its
@@ -248,7 +265,11 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On grids: reach of the stencils as a fraction of the axis, one number or one per axis; None:
     a thirty-second."""
 
-    before: ClassVar[Mapping[str, Any]] = {"metric": True, "surroundings": None}
+    before: ClassVar[Mapping[str, Any]] = {
+        "metric": True,
+        "along_axes": False,
+        "surroundings": None,
+    }
 
 
 def reach_of_surroundings(asked: float | Literal["auto"] | None, problem: Problem) -> float | None:
@@ -272,7 +293,8 @@ def reach_of_surroundings(asked: float | Literal["auto"] | None, problem: Proble
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
     width = 32 if problem.grid else 64
     layers = 4 if problem.grid and problem.periodic else 3
-    modes = 8 if problem.periodic and problem.space > 1 else 10
+    along_axes = settings.along_axes is not False
+    modes = (12 if along_axes else 8) if problem.periodic and problem.space > 1 else 10
     return FunctionalOperator(
         problem.space,
         problem.input_channels,
@@ -285,6 +307,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         mlp_ratio=settings.mlp_ratio,
         surroundings=reach_of_surroundings(settings.surroundings, problem),
         modes=modes if settings.modes is None else settings.modes,
+        along_axes=along_axes,
         metric=problem.coefficients is not False if settings.metric is None else settings.metric,
         heads=settings.heads,
         reach=1 / 32 if settings.reach is None else settings.reach,

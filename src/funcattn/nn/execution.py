@@ -18,7 +18,7 @@ from funcattn.nn.linear import Linear as PackageLinear
 from funcattn.nn.points import Points
 from funcattn.ops import Projection, ProjectionName
 from funcattn.ops.attention import native_passes
-from funcattn.ops.attention.local_maps import Linear, LocalMaps, folds
+from funcattn.ops.attention.local_maps import Linear, LocalMaps
 from funcattn.ops.buffers import buffers
 from funcattn.ops.linalg import autocast_is_on, full_precision
 from funcattn.ops.memory import available_bytes, saved_tensors_are_taken
@@ -86,15 +86,8 @@ class Parts:
 
     def all_in_c(self, x: Tensor) -> bool:
         """Whether C does the passes, and all that lies between them (`native_middle.py`)."""
-        basis = self.basis
-        assert isinstance(basis, LearnedBasis)
-        width, bases = _linear(self.output).weight.shape[1], basis.scores.weight.shape[0]
-        is_folded = isinstance(basis.features, Pointwise) and folds(self.heads, bases, width)
         return (
             len(self.fields) == 1
-            and self.heads > 1
-            and not is_folded
-            and width // self.heads <= bases
             and type(chosen_projection(self.projection)) is Average
             and native_passes.can_do(x)
         )

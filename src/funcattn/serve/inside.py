@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from funcattn.models.functional_operator import GridBlock
 from funcattn.nn import Inspection, inspect
@@ -41,7 +42,8 @@ def looked_inside(
 ) -> dict[str, Any]:
     """What one layer did in a call of its network, with the first sample and in one of its heads.
 
-    basis (g n), map (g g), gains (one number per wave), coefficient (n), of those that it has.
+    basis (g n), map (g g), gains (one number per wave; along_axes: those of each axis), coefficient
+    (n), of those that it has.
 
     Raises:
         ValueError: there is no such layer or head.
@@ -105,9 +107,10 @@ def _of_block(
     block: GridBlock, metrics: dict[nn.Module, tuple[Any, ...]], head: int
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"heads": 1, "map": None, "about": _WAVES}
+    gains: list[Tensor] = []
     for branch in block.branches:
         if isinstance(branch, ModewiseMap | FourierMap):
-            found["gains"] = _array(branch.gains())
+            gains.append(branch.gains())
         elif isinstance(branch, MetricAttention) and branch in metrics:
             _check_head(head, branch.heads)
             given = metrics[branch]
@@ -117,6 +120,9 @@ def _of_block(
                 "map": _array(branch.map(*given)[0, head]),
                 "about": _WAVES + _METRIC,
             }
+    if gains:
+        found["along_axes"] = len(gains) > 1
+        found["gains"] = _array(pad_sequence(gains, batch_first=True) if gains[1:] else gains[0])
     _check_head(head, found["heads"])
     return found
 

@@ -37,6 +37,8 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
     "cosines": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "cosine"),
     "cosines of rank 2": lambda: ModewiseMap(WIDTH, WIDTH, (2, 3), "cosine", rank=2),
     "waves": lambda: FourierMap(WIDTH, WIDTH, (2, 2)),
+    "waves along an axis": lambda: FourierMap(WIDTH, WIDTH, (2, None)),
+    "waves along the other axis": lambda: FourierMap(WIDTH, WIDTH, (None, 3)),
     "metric of sines": lambda: MetricAttention(WIDTH, (2, 3), "sine"),
     "metric of cosines": lambda: MetricAttention(WIDTH, (2, 3), "cosine", heads=2),
     "metric of waves": lambda: MetricAttention(WIDTH, (3, 2), "fourier"),

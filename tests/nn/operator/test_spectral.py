@@ -112,6 +112,32 @@ def test_waves_have_theirs_as_by_the_fast_transform(
     assert_equal_to_rounding(layer(x, Points(grid=grid)), expected)
 
 
+@pytest.mark.parametrize(
+    ("grid", "modes"),
+    [((6, 7), (None, 3)), ((6, 7), (2, None)), ((4, 5, 6), (None, 2, None)),
+     ((4, 5, 6), (2, None, 3)), ((4, 5, 6), (None, 2, 2)), ((4, 5, 6), (2, 2, None))],
+    ids=str,
+)  # fmt: skip
+def test_axes_without_waves_are_left_as_they_are(
+    grid: tuple[int, ...],
+    modes: tuple[int | None, ...],
+    uniform: Any,
+    assert_equal_to_rounding: Any,
+) -> None:
+    """The same map of the other axes at every place."""
+    layer = FourierMap(3, 2, modes).double()
+    alone = FourierMap(3, 2, [m for m in modes if m is not None]).double()
+    alone.load_state_dict(layer.state_dict())
+    x = uniform(2, *grid, 3)
+    left = [range(n) if m is None else [slice(None)] for n, m in zip(grid, modes, strict=True)]
+    expected = torch.empty(2, *grid, 2, dtype=torch.float64)
+    for place in itertools.product(*left):
+        part = x[:, *place]
+        out = alone(part.flatten(1, -2), Points(grid=part.shape[1:-1]))
+        expected[:, *place] = out.unflatten(1, part.shape[1:-1])
+    assert_equal_to_rounding(layer(x.flatten(1, -2), Points(grid=grid)), expected.flatten(1, -2))
+
+
 LAYERS = {
     "sine": lambda: ModewiseMap(2, 2, (3,), "sine"),
     "cosine": lambda: ModewiseMap(2, 2, (3,), "cosine"),

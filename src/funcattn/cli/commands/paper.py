@@ -70,13 +70,15 @@ class Bench:
     """Measure time and memory of functional attention beside the reference form and baselines.
 
     What the same code has measured is not measured again: after an interruption, the same command
-    continues. The whole takes hours on an idle machine; --quick takes two minutes.
+    continues. The whole takes about two hours on an idle machine; --quick takes two minutes.
     """
 
     quick: bool = False
     """One shape, three sizes, few rounds, nothing compiled, no whole networks."""
     sizes: tuple[int, ...] = ()
-    """Numbers of points; default: 2^7 to 2^20, for networks also 972 and 7225."""
+    """Numbers of points; default: 512 and powers of four from 2^10 to 2^20, for width 256 to 2^16;
+    for networks 972, 7225 and powers of four from 2^10 to 2^16. By default, measurements at other
+    sizes are left out of the file."""
     shapes: tuple[Literal["128/64/8", "128/64/1", "256/32/8"], ...] = ()
     """Width, bases and heads of layers; default: all three, with --quick the first."""
     parts: tuple[Literal["layer", "model", "scale"], ...] = ("layer", "model")

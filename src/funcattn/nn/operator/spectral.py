@@ -228,34 +228,41 @@ class FourierMap(nn.Module):
     that are used instead of the fast transform. On a grid of N points, waves with 2 |k| < N are
     used.
 
+    modes: m of each axis; None for an axis that is left as it is: the same map on all of its lines.
+    With one axis of several this is the multiplier of a factorised Fourier neural operator.
+
     >>> layer = FourierMap(8, 8, (3,))
     >>> layer(torch.randn(2, 32, 8), Points(grid=(32,))).shape
     torch.Size([2, 32, 8])
+    >>> FourierMap(8, 8, (None, 3))(torch.randn(2, 6 * 7, 8), Points(grid=(6, 7))).shape
+    torch.Size([2, 42, 8])
     """
 
     stacks: ClassVar = {"weight": (-1, -2, True)}
     """Axes of outputs and inputs, and that the last axis holds real and imaginary parts."""
 
-    def __init__(self, inputs: int, outputs: int, modes: Sequence[int]) -> None:
+    def __init__(self, inputs: int, outputs: int, modes: Sequence[int | None]) -> None:
         super().__init__()
-        self.modes = tuple(modes)
-        counts = (*(2 * m for m in modes[:-1]), modes[-1])
+        self.dims = len(modes)
+        self.axes = tuple(axis for axis, m in enumerate(modes) if m is not None)
+        self.modes = tuple(m for m in modes if m is not None)
+        counts = (*(2 * m for m in self.modes[:-1]), self.modes[-1])
         self.weight = nn.Parameter(torch.randn(*counts, inputs, outputs, 2) / math.sqrt(2 * inputs))
 
     def forward(self, x: Float[Tensor, "b n c"], points: Points) -> Float[Tensor, "b n e"]:
         """To coefficients, through the matrices, and back."""
-        field = on_grid(x, points, dims=len(self.modes))
-        grid = field.shape[1:-1]
-        waves = self._waves(grid)
+        field = on_grid(x, points, dims=self.dims)
+        waves = self._waves([field.shape[1 + axis] for axis in self.axes])
         with full_precision(x.device):
-            c = self._coefficients(field, waves)
+            c = self._coefficients(field, waves)  # (*k, b, *rest, c)
             weight = torch.view_as_complex(self.weight.to(field.dtype))
             for axis, k in enumerate(waves):
                 if len(k) < (count := weight.shape[axis]):
                     places = table(_places, k, count, like=_INDEX.to(x.device))
                     weight = weight.index_select(axis, places)
-            z = torch.bmm(c.flatten(0, -3), weight.flatten(0, -3))  # (k, b, e)
-            out = self._fields(z.unflatten(0, c.shape[: len(grid)]), waves, grid)
+            of_each = c.flatten(len(waves), -2).flatten(0, -3)  # (k, b rest, c)
+            z = torch.bmm(of_each, weight.flatten(0, -3)).view(*c.shape[:-1], -1)
+            out = self._fields(z, waves, field.shape[1:-1])
         return out.flatten(1, -2).to(x.dtype)
 
     @torch.no_grad()
@@ -268,32 +275,42 @@ class FourierMap(nn.Module):
         leading = list(range(norms.ndim - 1))
         return torch.fft.fftshift(norms, dim=leading) if leading else norms
 
-    def _waves(self, grid: Sequence[int]) -> list[Waves]:
+    def _waves(self, lengths: Sequence[int]) -> list[Waves]:
         """The wave numbers on each axis that the grid carries, negative ones last, as weights."""
         every = [(*range(m), *range(-m, 0)) for m in self.modes[:-1]]
         return [
             tuple(k for k in on_axis if (2 * abs(k) < n if n > 1 else k == 0))
-            for on_axis, n in zip([*every, range(self.modes[-1])], grid, strict=True)
+            for on_axis, n in zip([*every, range(self.modes[-1])], lengths, strict=True)
         ]
 
-    def _coefficients(self, field: Tensor, waves: list[Waves]) -> Complex[Tensor, "*k b c"]:
-        *first, last = zip(waves, field.shape[1:-1], strict=True)
-        of_last = table(_real_and_imaginary, *last, like=field)
-        parts = torch.tensordot(of_last, field, dims=([0], [field.ndim - 2]))
-        c = torch.complex(*parts.chunk(2, 0))  # (k, b, *rest, c)
-        for axis in reversed(first):
-            c = torch.tensordot(table(_conjugates, *axis, like=c), c, dims=([0], [c.ndim - 2]))
+    def _coefficients(self, field: Tensor, waves: list[Waves]) -> Complex[Tensor, "..."]:
+        """(*k, b, *rest, c), rest: the axes that are left."""
+        *first, last = zip(waves, self.axes, strict=True)
+        of_last = table(_real_and_imaginary, last[0], field.shape[1 + last[1]], like=field)
+        parts = torch.tensordot(of_last, field, dims=([0], [1 + last[1]]))
+        c = torch.complex(*parts.chunk(2, 0))
+        for done, (k, axis) in enumerate(reversed(first), 1):
+            # Those that are done stand first, and come after this one in the field.
+            on_axis = table(_conjugates, k, field.shape[1 + axis], like=c)
+            c = torch.tensordot(on_axis, c, dims=([0], [done + 1 + axis]))
         return c
 
-    def _fields(self, z: Tensor, waves: list[Waves], grid: Sequence[int]) -> Tensor:
-        *first, last = zip(waves, grid, strict=True)
-        for axis in first:
-            # (k_last, b, e, *done)
-            z = torch.tensordot(z, table(_waves_at, *axis, like=z), dims=([0], [1]))
-        parts = torch.cat([z.real, z.imag], 0)
+    def _fields(
+        self, z: Complex[Tensor, "..."], waves: list[Waves], grid: Sequence[int]
+    ) -> Float[Tensor, "b *grid e"]:
+        """From z (*k, b, *rest, e)."""
+        *first, last = zip(waves, (grid[axis] for axis in self.axes), strict=True)
+        for done, on_axis in enumerate(first):
+            # (*done, k, *k, ...) -> (n, *done, *k, ...)
+            z = torch.tensordot(table(_waves_at, *on_axis, like=z), z, dims=([1], [done]))
+        done = len(first)
+        parts = torch.cat([z.real, z.imag], done)
         twice = table(_twice, *last, like=parts)  # (n, 2 k)
-        out = torch.tensordot(parts, twice, dims=([0], [1]))
-        return out.movedim(1, -1)  # (b, e, *grid) -> (b, *grid, e)
+        out = torch.tensordot(twice, parts, dims=([1], [done]))  # (*n reversed, b, *rest, e)
+        rest = iter(range(done + 2, out.ndim))
+        places = {axis: done - i for i, axis in enumerate(self.axes)}
+        of_grid = [places[axis] if axis in places else next(rest) for axis in range(self.dims)]
+        return out.permute(done + 1, *of_grid, -1)
 
 
 def _waves_at(waves: Waves, points: int) -> Complex[Tensor, "n k"]:

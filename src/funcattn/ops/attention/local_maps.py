@@ -68,14 +68,8 @@ class LocalMaps:
         head, or few functions; the field's map is left to its few coefficients, and that of the
         output likewise.
         """
-        return folds(self.heads, self.bases // self.heads, self.output.weight.shape[1]) and (
-            isinstance(self.basis, Linear)
-        )
-
-
-def folds(heads: int, bases: int, width: int) -> bool:
-    """Whether that is less work, for so many heads of so many basis functions."""
-    return bases * (heads - 1) <= width
+        others = self.bases // self.heads * (self.heads - 1)
+        return others <= self.output.weight.shape[1] and isinstance(self.basis, Linear)
 
 
 @dataclass(frozen=True)

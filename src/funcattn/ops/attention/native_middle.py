@@ -1,11 +1,13 @@
 """The middle of functional attention in C (`ops/native/middle.h`): all heads at once, by one call.
 
 It is small, but in PyTorch some forty operations, which are felt where there are few points. Done
-here is what most layers have: averages of one field, maps of it for queries, keys and values, and
-the dual form. `middle_of` says no to others, and to systems that single precision cannot factor.
+here is what most layers have: averages of one field, and maps of it for queries, keys and values.
+`middle_of` says no to others, and to systems that single precision cannot factor.
 """
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,22 +16,27 @@ from torch import Tensor
 
 from funcattn.ops.attention.carrier import Carrier, strength_of
 from funcattn.ops.attention.local_maps import Remainder
-from funcattn.ops.attention.transport import Convex, chosen_form
+from funcattn.ops.attention.transport import Convex, is_primal
 from funcattn.ops.buffers import buffers
 from funcattn.ops.native import Library, library
 from funcattn.ops.projections import Average, chosen_projection
 
-_SIZES = ("count", "heads", "d", "g")
+_SIZES = ("count", "heads", "d", "g", "f", "e")
+_GIVEN = ("sums", "field_map", "bias", "maps", "output", "strength")
 
 
 class _Middle(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_ssize_t) for name in _SIZES),
         ("epsilon", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("sums", "bias", "maps", "strength")),
-        ("convex", ctypes.c_ssize_t),
+        *((name, ctypes.c_void_p) for name in _GIVEN),
+        *((name, ctypes.c_ssize_t) for name in ("convex", "primal")),
         *((name, ctypes.c_void_p) for name in ("kept", "room")),
     ]
+
+
+class _Gradients(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in _GIVEN]
 
 
 @cache
@@ -40,9 +47,9 @@ def _functions() -> Library | None:
         return None
     call, size, pointer = ctypes.POINTER(_Middle), ctypes.c_ssize_t, ctypes.c_void_p
     for function in (found.kept_for_middle, found.room_for_middle):
-        function.argtypes, function.restype = (size, size), size
+        function.argtypes, function.restype = (call,), size
     found.middle_forward.argtypes, found.middle_forward.restype = (call, pointer), size
-    found.middle_backward.argtypes = (call, *5 * (pointer,))
+    found.middle_backward.argtypes = (call, pointer, ctypes.POINTER(_Gradients))
     found.middle_backward.restype = None
     return found
 
@@ -52,95 +59,98 @@ class MiddleDone:
     """A middle that was done, with what its gradient needs."""
 
     coefficients: Tensor
-    """(b h g d)."""
-    sums: Tensor
-    bias: Tensor | None
-    maps: Tensor
-    """Those of queries, keys and values, (3 d, d)."""
-    strength: Tensor
-    """Of the ridge of each system, (b h)."""
+    """As the lift wants them: (b h g e), or (b 1 hg e) where maps are folded."""
+    given: dict[str, Tensor]
+    """By its name in C; all contiguous."""
     learned: Tensor | None
     """The strength that may want a gradient."""
-    convex: bool
-    epsilon: float
+    call: _Middle
     kept: Tensor
+    """What the call has filled."""
 
     def backward(self, d_coefficients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
-        """The gradients of the sums, and of bias, maps and strength of the ridge."""
+        """The gradients of the sums, and of all maps, bias, and strength of the ridge."""
         functions = _functions()
         assert functions is not None
-        d_out = d_coefficients.mT.contiguous()  # (b, h, d, g)
-        d_sums, d_maps = torch.empty_like(self.sums), torch.zeros_like(self.maps)
-        d_bias = None if self.bias is None else torch.zeros_like(self.bias)
-        d_strength = torch.empty_like(self.strength)
-        call, room = self.call(functions)
-        functions.middle_backward(
-            call, d_out.data_ptr(), d_sums.data_ptr(), _address(d_bias), d_maps.data_ptr(),
-            d_strength.data_ptr(),
-        )  # fmt: skip
-        buffers.give(room)
-        found: list[Tensor | None] = [] if d_bias is None else [d_bias]
-        found += d_maps.chunk(3)
+        d_out = d_coefficients.mT  # (b, 1, e, h g) or (b, h, e, g)
+        call = self.call
+        if d_out.shape[1] != call.heads:
+            # (b, 1, e, h g) -> (b, h, e, g)
+            d_out = d_out.unflatten(-1, (call.heads, -1)).movedim(-2, 1)[:, :, 0]
+        d_out = d_out.contiguous()
+        filled = ("sums", "strength")
+        found = {
+            name: torch.empty_like(given) if name in filled else torch.zeros_like(given)
+            for name, given in self.given.items()
+        }
+        gradients = _Gradients(**{name: tensor.data_ptr() for name, tensor in found.items()})
+        with _room(call, functions, d_out):
+            functions.middle_backward(call, d_out.data_ptr(), gradients)
+        of_remainder = (found.get(name) for name in ("field_map", "bias", "output"))
+        rest: list[Tensor | None] = [tensor for tensor in of_remainder if tensor is not None]
+        rest += found["maps"].chunk(3)
         if self.learned is not None:
-            found.append(d_strength.sum_to_size(self.learned.shape))
-        return d_sums, found
+            rest.append(found["strength"].sum_to_size(self.learned.shape))
+        return found["sums"], rest
 
-    def call(self, functions: Library) -> tuple[_Middle, Tensor]:
-        """What C is told, and the room that it has, which is to be given back."""
-        b, h, rows, g = self.sums.shape
-        room = buffers.take(functions.room_for_middle(rows - 1, g), self.sums)
-        given = map(_address, (self.sums, self.bias, self.maps, self.strength))
-        rest = (self.convex, self.kept.data_ptr(), room.data_ptr())
-        return _Middle(b * h, h, rows - 1, g, self.epsilon, *given, *rest), room
+
+@contextmanager
+def _room(call: _Middle, functions: Library, like: Tensor) -> Iterator[None]:
+    """Room for a call, while it lasts."""
+    room = buffers.take(functions.room_for_middle(call), like)
+    call.room = room.data_ptr()
+    yield
+    buffers.give(room)
 
 
 def middle_of(sums: Tensor, remainder: Remainder, carrier: Carrier) -> MiddleDone | None:
-    """From the sums [field, 1]^T w Phi, (b h d+1 g), to the coefficients of the result, or None."""
+    """From the sums [field, 1]^T w Phi, (b h f+1 g), to the coefficients of the result, or None."""
     functions = _functions()
-    if functions is None or not _is_usual(sums, remainder, carrier):
+    if functions is None or not _is_usual(remainder, carrier):
         return None
-    b, h, rows, g = sums.shape
-    d, bias, given = rows - 1, remainder.field_bias, strength_of(carrier.ridge)
-    learned = given if isinstance(given, Tensor) else None
-    strength = sums.new_tensor(given) if learned is None else learned.detach()
-    maps = torch.cat(carrier.maps or ()).detach()
-    if maps.shape != (3 * d, d):
+    assert carrier.maps is not None
+    (b, groups, rows, g), h, d = sums.shape, remainder.heads, carrier.maps[0].shape[0]
+    f, g = rows - 1, g * groups // h
+    output, strength = remainder.output_weight, strength_of(carrier.ridge)
+    e = d if output is None else output.shape[0]
+    learned = strength if isinstance(strength, Tensor) else None
+    if learned is not None and learned.shape not in ((), (1,), (h,)):
+        return None
+    maps = torch.cat(carrier.maps)
+    if maps.shape != (3 * d, d) or (remainder.field_weight is None and f != d):
         return None
     projection = chosen_projection(carrier.projection)
     assert isinstance(projection, Average)
-    done = MiddleDone(
-        sums.new_empty(b, h, g, d),
-        sums.detach().contiguous(),
-        None if bias is None else bias.detach().contiguous(),
-        maps,
-        strength.expand(b, h).contiguous(),
-        learned,
-        isinstance(carrier.ridge, Convex),
+    of_systems = sums.new_tensor(strength) if learned is None else learned
+    places: dict[str, Tensor | None] = {
+        "sums": sums, "field_map": remainder.field_weight, "bias": remainder.field_bias,
+        "maps": maps, "output": output, "strength": of_systems.expand(b, h),
+    }  # fmt: skip
+    given = {
+        name: tensor.detach().contiguous() for name, tensor in places.items() if tensor is not None
+    }
+    call = _Middle(
+        *(b * h, h, d, g, f, e),
         projection.epsilon,
-        sums.new_empty(b * h, functions.kept_for_middle(d, g)),
+        convex=isinstance(carrier.ridge, Convex),
+        primal=is_primal(g, d, carrier.form),
+        **{name: tensor.data_ptr() for name, tensor in given.items()},
     )
-    call, room = done.call(functions)
-    failed = functions.middle_forward(call, done.coefficients.data_ptr())
-    buffers.give(room)
-    return None if failed else done
+    kept = sums.new_empty(b * h * functions.kept_for_middle(call))
+    call.kept = kept.data_ptr()
+    coefficients = sums.new_empty(b, groups, h * g // groups, e)
+    with _room(call, functions, sums):
+        failed = functions.middle_forward(call, coefficients.data_ptr())
+    return None if failed else MiddleDone(coefficients, given, learned, call, kept)
 
 
-def _is_usual(sums: Tensor, remainder: Remainder, carrier: Carrier) -> bool:
+def _is_usual(remainder: Remainder, carrier: Carrier) -> bool:
     """Whether it is what C knows."""
-    strength, maps = strength_of(carrier.ridge), carrier.maps
-    tensors = (*(maps or ()), *(t for t in (remainder.field_bias, strength) if t is not None))
+    tensors = (*remainder.tensors, *carrier.tensors)
     return (
-        maps is not None
+        carrier.maps is not None
         and carrier.group is None
         and type(chosen_projection(carrier.projection)) is Average
         and remainder.fields == 1
-        and remainder.field_weight is None
-        and remainder.output_weight is None
-        and chosen_form(sums[:, :, :-1].mT, carrier.form) == "dual"
-        and all(t.dtype == torch.float32 for t in tensors if isinstance(t, Tensor))
-        and (not isinstance(strength, Tensor) or strength.shape in ((), (1,), sums.shape[1:2]))
+        and all(tensor.dtype == torch.float32 for tensor in tensors)
     )
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()

@@ -1,8 +1,9 @@
 """The passes of `passes.py` done in C (`ops/native/attention.c`), with the same signatures.
 
-The basis is computed again on every pass, block by block in the cache, and is never stored: that
-takes no longer than to read it from memory. What is stored of the first points of each sample are
-the features, the values of the heads and the gradient of these, which are products of the width.
+What is stored of the first points of each sample are the features, the values of the heads and the
+gradient of these, which are products of the width. With several heads the basis is computed again
+on every pass, block by block in the cache: that takes no longer than to read it from memory. Where
+it is a product of the width too, as in folded maps, it is stored.
 
 Where the points say so, the factors of products are rounded to bfloat16. All that is added up or
 stored is in float32: sums over points, softmax, values.
@@ -27,6 +28,8 @@ from funcattn.ops.native.products import in_threads, plain_tensors_only
 
 _BLOCK = 96
 """Points that C works on at once, as in its file."""
+_MANY_FEATURES = 64
+"""Features of a head's basis from which it takes longer to compute it than to read it again."""
 _FEWEST_BLOCKS = 8
 """Blocks that make another thread worth its start."""
 
@@ -36,7 +39,7 @@ _GIVEN = (
     "weights", "mask", "coefficients", "coefficients_transposed", "output", "output_transposed",
     "output_bias",
 )  # fmt: skip
-_ROOMS = ("features", "values", "d_values", "packed")
+_ROOMS = ("basis", "features", "values", "d_values", "packed")
 
 
 class _Call(ctypes.Structure):
@@ -98,13 +101,16 @@ def knows_halves() -> bool:
 def store_for(points: AtPoints, most: int, *, output: Tensor | None, gradient: bool) -> Store:
     """Room for at most so many points of each sample."""
     kept = min(most, points.x.shape[1])
-    features = values = None
+    basis = features = values = None
+    h, k, g = points.score_weight.shape
+    if kept and k >= _MANY_FEATURES:
+        basis = _room(points.x, kept, h * g)
     if kept and points.basis_weight is not None and points.field_weight is not None:
         channels = points.basis_weight.shape[0] + points.field_weight.shape[0]
         features = _room(points.x, kept, channels)
     if kept and gradient and output is not None:
         values = _room(points.x, kept, output.shape[1])
-    return Store(kept, None, features, values)
+    return Store(kept, basis, features, values)
 
 
 def d_values_store(points: AtPoints, output: Tensor | None, store: Store) -> Tensor | None:
@@ -141,7 +147,7 @@ def lift_forward(
     out = points.x.new_empty(q.samples, q.points, q.out)
 
     def some(functions: Any, thread: int, first: int, last: int, room: int) -> None:  # noqa: ARG001
-        functions.lift_forward(q, first, last, store.features is not None, out.data_ptr(), room)
+        functions.lift_forward(q, first, last, bool(store.kept), out.data_ptr(), room)
 
     done.run(some)
     return out
@@ -254,7 +260,10 @@ class _Pass:
             for name, tensor in given.items()
             if tensor is not None
         }
-        rooms = {"features": store.features, "values": store.values, "d_values": d_values}
+        rooms = {
+            "basis": store.basis, "features": store.features, "values": store.values,
+            "d_values": d_values,
+        }  # fmt: skip
         self.call = _Call(
             *(*x.shape, h, k, g, points.groups, channels // h, e),
             *(e if output is None else output.shape[0], points.half),

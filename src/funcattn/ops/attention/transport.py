@@ -75,7 +75,7 @@ def ridge_system(
     """The matrix that is inverted: k = g in the primal form, d in the dual, the smaller in auto."""
     with full_precision(key.device):
         key = key.to(at_least_float32(key.dtype))
-        gram = key @ key.mH if chosen_form(key, form) == "primal" else key.mH @ key
+        gram = key @ key.mH if is_primal(key.shape[-2], key.shape[-1], form) else key.mH @ key
     scale, shift = ridge_parts(ridge, key)
     return scale * gram + shift * identity_like(gram)
 
@@ -96,7 +96,7 @@ def transport(
 
     def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         system = ridge_system(key, ridge=ridge, form=form)
-        primal = chosen_form(key, form) == "primal"
+        primal = is_primal(key.shape[-2], key.shape[-1], form)
         solved = solve_positive(system, value if primal else key.mH @ value)
         if show is not None:
             show(system.detach())
@@ -107,13 +107,12 @@ def transport(
         return with_digits_to_spare(solve, query.to(dtype), key.to(dtype), value.to(dtype))
 
 
-def chosen_form(key: Tensor, form: Form) -> Form:
-    """The form that is asked for; for "auto" the one with the smaller system."""
+def is_primal(bases: int, channels: int, form: Form) -> bool:
+    """Whether keys of so many functions and channels take the primal form: for "auto", the one with
+    the smaller system."""
     if form not in ("auto", "primal", "dual"):
         raise ValueError(f"form: expected 'auto', 'primal' or 'dual', got {form!r}")
-    if form != "auto":
-        return form
-    return "primal" if key.shape[-2] < key.shape[-1] else "dual"
+    return bases < channels if form == "auto" else form == "primal"
 
 
 def _ridge_value(

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from funcattn.ops.attention.transport import Form, Ridge, Show, chosen_form, ridge_parts
+from funcattn.ops.attention.transport import Form, Ridge, Show, is_primal, ridge_parts
 from funcattn.ops.linalg import cholesky, identity_like, with_digits_to_spare
 
 
@@ -31,7 +31,7 @@ def transport_once(
     show: Show | None = None,
 ) -> Float[Tensor, "b h g e"]:
     """`transport` for real coefficients; quickest where they are differentiated once."""
-    primal = chosen_form(key, form) == "primal"
+    primal = is_primal(key.shape[-2], key.shape[-1], form)
 
     def solve(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         # One pair for each system, so that autograd does the sums over those that share a ridge.

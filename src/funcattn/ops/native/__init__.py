@@ -3,6 +3,9 @@
     products.h      products of small matrices with many rows
     softmax.h       softmax of short rows
     attention.c     the passes of functional attention, block by block
+    systems.h       small positive definite systems
+    middle.h        what functional attention does between its passes
+    orthogonal.h    the steps of Muon
     library.py      compiles, keeps and loads them
     products.py     x W^T + b, with a gradient
 

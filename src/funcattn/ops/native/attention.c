@@ -3,14 +3,15 @@
    They compute what `passes.py` computes, whose words and letters are used here: c width, h heads, k features of
    the basis of a head, g functions of a head in `parts` partitions of unity, f channels of the field and e of the
    values of a head. A block of points goes through everything at once and stays in the cache; the basis is computed
-   again on every pass, and is never in memory. Points of all samples are counted in units of a block: a call does
-   the units from `first` to before `last`, and adds to the sums that it is given, so that several threads can share
-   a pass, each with sums of its own. */
+   again on every pass, unless there is room to store it. Points of all samples are counted in units of a block: a
+   call does the units from `first` to before `last`, and adds to the sums that it is given, so that several threads
+   can share a pass, each with sums of its own. */
 
 #include "products.h"
 #include "halves.h"
 #include "softmax.h"
 #include "orthogonal.h"
+#include "systems.h"
 #include "middle.h"
 
 enum { BLOCK = 96 };
@@ -33,6 +34,7 @@ typedef struct {
     const float *output_transposed; /* (he, out) */
     const float *output_bias;   /* (out), or NULL */
     size kept;                  /* points of each sample of which features and values are stored */
+    float *basis;               /* (b kept hg), block by block, head by head; or NULL: it is computed again */
     float *features;            /* (b kept hk + hf), or NULL */
     float *values;              /* (b kept he), or NULL */
     float *d_values;            /* (b kept he), or NULL */
@@ -110,18 +112,29 @@ static features features_at(const call *q, block at, int which, int known, float
     return (features){to, to + basis, both, both};
 }
 
-/* Phi of one head (count, g). */
-static void basis_at(const call *q, block at, features here, size head, float *phi) {
+/* Phi of one head (count, g). known: a pass before has stored it where there is room. */
+static float *basis_at(const call *q, block at, features here, size head, int known, float *room) {
+    float *const all = stored(q, q->basis, at, q->h * q->g, NULL), *const phi = all ? all + head * at.count * q->g : room;
+    if (all && known) return phi;
     const float *bias = q->score_bias + head * q->g;
     for (size i = 0; i < at.count; i++) memcpy(phi + i * q->g, bias, q->g * sizeof(float));
     const right scores = {q->scores + head * q->k * q->g, q->g, NULL, 0};
     multiplied(q, at.count, q->g, q->k, (strided){here.basis + head * q->k, here.basis_row, 1}, scores, phi, q->g, 1);
     softmax_rows(phi, at.count, q->parts, q->g / q->parts);
+    return phi;
 }
 
 static void scale_rows(float *rows, size count, size row, size width, const float *by) {
     for (size i = 0; i < count; i++)
         for (size j = 0; j < width; j++) rows[i * row + j] *= by[i];
+}
+
+/* w Phi (count, g), beside it. */
+static const float *weighted(const float *phi, size count, size g, const float *w, float *to) {
+    if (!w) return phi;
+    for (size i = 0; i < count; i++)
+        for (size j = 0; j < g; j++) to[i * g + j] = w[i] * phi[i * g + j];
+    return to;
 }
 
 static void add_columns(const float *rows, size count, size width, float *sums) {
@@ -149,18 +162,17 @@ void pack_maps(const call *q) {
     if (q->output_transposed) packed_for(q, q->output_transposed, he, q->out, q->packed + packed_maps(q));
 }
 
-/* sums (b h f+1 g) += [field, 1]^T w Phi; stores the features. */
+/* sums (b h f+1 g) += [field, 1]^T w Phi; stores features and basis. */
 void sum_forward(const call *q, size first, size last, float *sums, float *room) {
     const size both = q->h * (q->k + q->f);
-    float *const phi = room + BLOCK * both;
+    float *const phi_room = room + BLOCK * both;
     for (size unit = first; unit < last; unit++) {
         const block at = block_at(q, unit);
         const features here = features_at(q, at, BOTH, 0, room);
         const float *w = of_points(q->weights, q, at);
         for (size head = 0; head < q->h; head++) {
             float *const moments = sums + (at.sample * q->h + head) * (q->f + 1) * q->g;
-            basis_at(q, at, here, head, phi);
-            if (w) scale_rows(phi, at.count, q->g, q->g, w);
+            const float *phi = weighted(basis_at(q, at, here, head, 0, phi_room), at.count, q->g, w, phi_room);
             add_columns(phi, at.count, q->g, moments + q->f * q->g);
             multiplied(q, q->f, q->g, at.count, (strided){here.field + head * q->f, 1, here.field_row}, (right){phi, q->g, NULL, 0},
                     moments, q->g, 1);
@@ -179,14 +191,14 @@ static void values_of_head(const call *q, block at, const float *phi, size head,
 /* out (b n out) = values O^T + o; stores the values. */
 void lift_forward(const call *q, size first, size last, int known, float *out, float *room) {
     const size both = q->h * (q->k + q->f), he = q->h * q->e;
-    float *const phi = room + BLOCK * both, *const values_room = phi + BLOCK * q->g;
+    float *const phi_room = room + BLOCK * both, *const values_room = phi_room + BLOCK * q->g;
     for (size unit = first; unit < last; unit++) {
         const block at = block_at(q, unit);
         const features here = features_at(q, at, ONLY_BASIS, known, room);
         float *to = out + (at.sample * q->points + at.from) * q->out;
         float *values = q->output ? stored(q, q->values, at, he, values_room) : to;
         for (size head = 0; head < q->h; head++) {
-            basis_at(q, at, here, head, phi);
+            const float *phi = basis_at(q, at, here, head, known, phi_room);
             values_of_head(q, at, phi, head, values);
         }
         if (!q->output) {
@@ -222,7 +234,7 @@ static const float *d_values_at(const call *q, block at, const float *d_out, int
 void lift_backward(const call *q, size first, size last, int known, const float *d_out, float *d_coefficients,
                    float *d_output, float *room) {
     const size both = q->h * (q->k + q->f), he = q->h * q->e;
-    float *const phi = room + BLOCK * both, *const values_room = phi + BLOCK * q->g;
+    float *const phi_room = room + BLOCK * both, *const values_room = phi_room + BLOCK * q->g;
     float *const d_values_room = values_room + BLOCK * he;
     for (size unit = first; unit < last; unit++) {
         const block at = block_at(q, unit);
@@ -230,7 +242,7 @@ void lift_backward(const call *q, size first, size last, int known, const float 
         const float *d_values = d_values_at(q, at, d_out, 0, d_values_room);
         float *values = stored(q, known ? q->values : NULL, at, he, values_room);
         for (size head = 0; head < q->h; head++) {
-            basis_at(q, at, here, head, phi);
+            const float *phi = basis_at(q, at, here, head, known, phi_room);
             multiplied(q, q->e, q->g, at.count, (strided){d_values + head * q->e, 1, he}, (right){phi, q->g, NULL, 0},
                     d_coefficients + (at.sample * q->h + head) * q->e * q->g, q->g, 1);
             if (d_output && values == values_room) values_of_head(q, at, phi, head, values);
@@ -255,7 +267,7 @@ typedef struct {
 /* The gradients of what the points are given, from the sums and from the lift. */
 void sum_backward(const call *q, size first, size last, int known, const gradients *d, float *room) {
     const size basis = q->h * q->k, field = q->h * q->f, both = basis + field, he = q->h * q->e, g = q->g;
-    float *const phi = room + BLOCK * both, *const d_phi = phi + BLOCK * g;
+    float *const phi_room = room + BLOCK * both, *const d_phi = phi_room + BLOCK * g;
     float *const d_values_room = d_phi + BLOCK * g, *const d_both_room = d_values_room + BLOCK * he;
     for (size unit = first; unit < last; unit++) {
         const block at = block_at(q, unit);
@@ -275,7 +287,7 @@ void sum_backward(const call *q, size first, size last, int known, const gradien
             const size place = at.sample * q->h + head;
             const strided of_field = {here.field + head * q->f, here.field_row, 1};
             const float *const d_sums = d->d_sums + place * (q->f + 1) * g;
-            basis_at(q, at, here, head, phi);
+            const float *phi = basis_at(q, at, here, head, known, phi_room);
             for (size i = 0; i < at.count; i++) memcpy(d_phi + i * g, d_sums + q->f * g, g * sizeof(float));
             multiplied(q, at.count, g, q->f, of_field, (right){d_sums, g, NULL, 0}, d_phi, g, 1);
             if (w) scale_rows(d_phi, at.count, g, g, w);

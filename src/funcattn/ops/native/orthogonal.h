@@ -8,9 +8,22 @@ INLINE void plain_product(size r, size w, size d, const float *left, const float
     product(r, w, d, (strided){left, d, 1}, (right){of_right, w, NULL, 0}, out, w, add);
 }
 
+/* to (width x rows) = from^T, whose rows are `row` apart. Square by square: in a cache, what stands far apart shares few
+   places. */
+static void transposed_rows(size rows, size width, const float *from, size row, float *to) {
+    enum { SIDE = 16 };
+    for (size top = 0; top < rows; top += SIDE) {
+        const size high = rows - top < SIDE ? rows - top : SIDE;
+        for (size j = 0; j < width; j++) {
+            const float *const column = from + top * row + j;
+            float *const here = to + j * rows + top;
+            for (size i = 0; i < high; i++) here[i] = column[i * row];
+        }
+    }
+}
+
 static void transposed(size rows, size width, const float *from, float *to) {
-    for (size i = 0; i < rows; i++)
-        for (size j = 0; j < width; j++) to[j * rows + i] = from[i * width + j];
+    transposed_rows(rows, width, from, width, to);
 }
 
 static void minus(size count, const float *from, float *to) {

@@ -81,18 +81,19 @@ export class Inside {
       [...bases.children].forEach((figure, k) => this.#draw(find("canvas", figure), data.subarray(k * points, (k + 1) * points), camera));
     }
     find(".matrices", this.section).replaceChildren(...[
-      reply.gains ? this.#gains(decode(reply.gains)) : null,
+      reply.gains ? this.#gains(decode(reply.gains), reply.along_axes) : null,
       reply.map ? matrix("Map C", decode(reply.map), { table: diverging, range: rangeAroundZero(decode(reply.map).data) }) : null,
     ].filter(Boolean));
   }
 
   /** One number per wave, the longest first; on a line as one row. */
-  #gains({ data, shape }) {
+  #gains({ data, shape }, alongAxes) {
     const { periodic } = this.model;
+    // On a torus the rows are in the order -m, ..., m - 1.
+    const waves = (i, j) => `waves ${periodic ? i - shape[0] / 2 : i} and ${j}`;
     return matrix("Strength of each wave", { data, shape: shape.length === 1 ? [1, ...shape] : shape }, {
       table: sequential, range: [0, rangeOf(data)[1]],
-      // On a torus the rows are in the order -m, ..., m - 1.
-      name: (i, j) => (shape.length === 1 ? `wave ${j}` : `waves ${periodic ? i - shape[0] / 2 : i} and ${j}`),
+      name: (i, j) => (shape.length === 1 ? `wave ${j}` : alongAxes ? `axis ${i + 1}, wave ${j}` : waves(i, j)),
     });
   }
 
