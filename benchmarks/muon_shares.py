@@ -28,7 +28,7 @@ from funcattn.settings import OptimisationSettings, changed
 from funcattn.tasks import TASKS
 from funcattn.training import lap, optimisation
 from funcattn.training.muon import BatchedMuon, matrices_of
-from funcattn.training.race import SHARED, network_of
+from funcattn.training.recipe import SHARED, network_of
 from funcattn.training.settings import default_settings
 
 FILE = Path("results/muon_shares.jsonl")

@@ -23,7 +23,7 @@ from funcattn.nn import LearnedBasis
 from funcattn.provenance import facts
 from funcattn.tasks import TASKS
 from funcattn.training.lap import Lap
-from funcattn.training.race import network_of
+from funcattn.training.recipe import network_of
 from funcattn.training.settings import default_settings
 
 FILE = Path("results/starts.jsonl")

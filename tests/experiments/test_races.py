@@ -18,7 +18,9 @@ from funcattn.experiments.engine.race_page import (
     table,
 )
 from funcattn.experiments.engine.races import standings
-from funcattn.training.race import RATE_FACTORS, SHARED, Records
+from funcattn.models import MODELS
+from funcattn.training.race import RATE_FACTORS, Records
+from funcattn.training.recipe import SHARED
 from funcattn.training.settings import default_settings
 
 SOME_RATES = {factor: 1.0 if factor == 0.5 else 2.0 for factor in RATE_FACTORS}
@@ -221,6 +223,57 @@ def test_another_set_of_a_task_is_a_race_of_its_own(made: Any, tmp_path: Path) -
     text = page.read_text()
     assert "| Functional attention | 13.3 | 30 (1) | 10 (1) |" in text
     assert "functional attention first: Reynolds" in text.split("waiting for runs: ")[1]
+
+
+def test_with_surroundings_a_race_is_one_of_its_own(made: Any, tmp_path: Path) -> None:
+    races = tmp_path / "races"
+    around = {"surroundings": 0.03125}
+    for model, layers in (("transolver", {"layers": 3}), ("functional_operator", {})):
+        write_race(races, model, [0.03], task="elasticity", network=layers)
+        write_race(races, model, [0.02], task="elasticity", network={**layers, **around})
+    write_race(races, "funcattn", [0.05, 0.05], task="elasticity")
+    write_race(races, "funcattn", [0.04, 0.04], task="elasticity", network=around)
+    # Another basis is another network, with them and without.
+    write_race(races, "transolver", [0.01], task="elasticity", network={"bases": 7, **around})
+    found = by_race(standings(races))
+    assert [*found] == [("Elasticity", 120.0), ("Elasticity, surroundings 0.03125", 120.0)]
+    with_them = found["Elasticity, surroundings 0.03125", 120.0]
+    assert sorted(s.name for s in with_them) == [
+        "`funcattn` surroundings=0.03125",
+        "`functional_operator` surroundings=0.03125",
+        "`transolver` layers=3 surroundings=0.03125",
+    ]
+    page = tmp_path / "results.md"
+    write_results([made.outcome(EXPERIMENTS["pde"])], page, tmp_path / "experiments")
+    text = page.read_text()
+    assert "### Elasticity, surroundings 0.03125, 2 min" in text
+    assert "| `transolver` layers=3 surroundings=0.03125 | 2 (1) |" in text
+    # The paper's network is the one without.
+    assert "| 5 ± 0 (2) |" in text.split("At equal time, 2 min of CPU")[1]
+    assert "| 4 ± 0 (2) |" not in text.split("At equal time, 2 min of CPU")[1]
+
+
+def test_lines_mean_the_same_where_surroundings_are_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_race(tmp_path, "functional_operator", [0.03], task="elasticity")
+    around = {"surroundings": 0.03125}
+    write_race(tmp_path, "functional_operator", [0.02], task="elasticity", network=around)
+
+    def names() -> list[tuple[str, str]]:
+        races = by_race(standings(tmp_path))
+        return [(title, s.name) for (title, _), each in races.items() for s in each]
+
+    assert names() == [
+        ("Elasticity", "`functional_operator`"),
+        ("Elasticity, surroundings 0.03125", "`functional_operator` surroundings=0.03125"),
+    ]
+    published = MODELS["functional_operator"].published
+    monkeypatch.setitem(published, "surroundings", "auto")  # type: ignore[arg-type]
+    assert names() == [
+        ("Elasticity", "`functional_operator` surroundings=None"),
+        ("Elasticity, surroundings 0.03125", "`functional_operator`"),
+    ]
 
 
 def test_where_a_task_counts_what_is_right_the_rest_is_the_error(made: Any, tmp_path: Path) -> None:

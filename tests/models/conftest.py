@@ -103,6 +103,10 @@ def networks() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         "tfno padded": (TFNO, modes | {"rank": 0.5, "padding": (0.2, 0.0)}),
         "torus operator": (FunctionalOperator, grids | {"periodic": True}),
         "cloud operator time": (FunctionalOperator, {"width": 8, "layers": 2, "time": True}),
+        "cloud operator around": (
+            FunctionalOperator,
+            {"width": 8, "layers": 2, "bases": 5, "surroundings": 1 / 8},
+        ),
         "uno padded": (UNO, modes | {"padding": 0.2}),
         "uno deep": (UNO, {"width": 4, "layers": 7, "modes": 4, "time": True, "padding": 0.3}),
         **{name: (OperatorTransformer, plain | options) for name, options in transformers.items()},

@@ -80,7 +80,8 @@ def test_nor_does_any_tensor_of_any(path: Path, change: str) -> None:
 def encoded(generator: torch.Generator) -> Encoded:
     real = torch.randn(1, 2, 3, 4, generator=generator)
     waves = torch.randn(1, 2, 3, 4, generator=generator, dtype=torch.complex64)
-    return Encoded((real, waves), torch.tensor([0.5]), "a network")
+    masses = torch.rand(1, 5, generator=generator)
+    return Encoded((real, waves), torch.tensor([0.5]), "a network", masses)
 
 
 def test_a_damaged_mesh_is_the_same_or_refused(tmp_path: Path, encoded: Encoded) -> None:
@@ -105,6 +106,7 @@ def test_a_damaged_mesh_is_the_same_or_refused(tmp_path: Path, encoded: Encoded)
         same = (
             read.network == encoded.network
             and torch.equal(read.time, encoded.time)
+            and torch.equal(read.masses, encoded.masses)
             and all(map(torch.equal, read.coefficients, encoded.coefficients))
         )
         ends.append("same" if same else f"other numbers in {number}")
@@ -134,6 +136,8 @@ ONE = torch.ones(1, 2, 3, 4)
         ({"complex.0": ONE[..., None]}, MADE),
         ({"real.0": ONE, "time": torch.tensor(1.0)}, MADE),
         ({"real.0": ONE, "time": torch.tensor([torch.nan])}, MADE),
+        ({"real.0": ONE, "masses": torch.ones(3)}, MADE),
+        ({"real.0": ONE, "masses": torch.ones(1, 3) / 0}, MADE),
     ],
 )
 def test_a_crafted_mesh_is_refused(
@@ -148,4 +152,6 @@ def test_a_crafted_mesh_is_refused(
 
 def test_a_mesh_of_an_earlier_version_has_no_digest_and_is_read(tmp_path: Path) -> None:
     save_file({"real.0": ONE}, tmp_path / "mesh.safetensors", MADE)
-    assert torch.equal(Encoded.load(tmp_path / "mesh.safetensors").coefficients[0], ONE)
+    read = Encoded.load(tmp_path / "mesh.safetensors")
+    assert torch.equal(read.coefficients[0], ONE)
+    assert read.masses is None

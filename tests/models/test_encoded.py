@@ -23,7 +23,7 @@ TRANSFORMERS = (
     "time",
     "wide mlp",
 )
-LOCAL = (*TRANSFORMERS, "cloud operator", "cloud operator time")
+LOCAL = (*TRANSFORMERS, "cloud operator", "cloud operator time", "cloud operator around")
 
 
 @pytest.fixture
@@ -70,12 +70,15 @@ def test_further_points_cost_themselves_alone_and_change_nothing(
     torch.testing.assert_close(queried, model(**together)[:, 37:], rtol=0, atol=1e-11)
 
 
-def test_gradients_go_through_both_halves(made: Any, inputs_of: Any, uniform: Any) -> None:
-    model = made("transformer")
+@pytest.mark.parametrize("name", ["transformer", "cloud operator around"])
+def test_gradients_go_through_both_halves(
+    name: str, made: Any, inputs_of: Any, uniform: Any
+) -> None:
+    model = made(name)
     inputs = inputs_of(model)
-    inputs["positions"].requires_grad_()
     along = uniform(2, 37, 1)
-    wanted = [inputs["positions"], *model.parameters()]
+    wanted = [inputs["positions"].requires_grad_(), inputs["weights"].requires_grad_()]
+    wanted += model.parameters()
     halves = model.query(model.encode(**inputs), inputs["positions"], inputs["values"])
     ours = torch.autograd.grad((halves * along).sum(), wanted)
     theirs = torch.autograd.grad((model(**inputs) * along).sum(), wanted)
@@ -83,15 +86,17 @@ def test_gradients_go_through_both_halves(made: Any, inputs_of: Any, uniform: An
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
 
 
-def test_no_points_get_no_fields(made: Any, inputs_of: Any) -> None:
-    model = made("transformer")
+@pytest.mark.parametrize("name", ["transformer", "cloud operator around"])
+def test_no_points_get_no_fields(name: str, made: Any, inputs_of: Any) -> None:
+    model = made(name)
     encoded = model.encode(**inputs_of(model))
     empty = torch.zeros(2, 0, 2).double(), torch.zeros(2, 0, 1).double()
     assert model.query(encoded, *empty).shape == (2, 0, 1)
 
 
 def test_what_was_saved_answers_as_before(tmp_path: Path, made: Any, inputs_of: Any) -> None:
-    for name in ("time", "fourier"):  # the second has complex coefficients
+    # The second has complex coefficients, the third masses.
+    for name in ("time", "fourier", "cloud operator around"):
         model = made(name)
         inputs = inputs_of(model)
         encoded = model.encode(**inputs)
@@ -124,6 +129,11 @@ def test_what_does_not_fit_is_refused(made: Any, inputs_of: Any) -> None:
         model.query(encoded, *(x[:1] for x in where))
     with pytest.raises(ValueError, match="time: expected"):
         made("time").query(encoded, *where)
+    around = made("cloud operator around")
+    with pytest.raises(ValueError, match=r"expected the masses at 106 nodes .* got those at none"):
+        around.query(encoded, *where)
+    with pytest.raises(ValueError, match=r"expected the masses at no nodes .* got those at 106"):
+        made("cloud operator").query(around.encode(**inputs), *where)
     with pytest.raises(ValueError, match="chunk: expected a number of points, got 0"):
         model.query(encoded, *where, chunk=0)
 

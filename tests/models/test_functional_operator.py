@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from funcattn.models import MODELS, build_model
 from funcattn.models.functional_operator import FunctionalOperator, FunctionalOperatorSettings
-from funcattn.models.streaming import predict_streamed
 from funcattn.nn.operator import (
     FourierMap,
     LocalStencil,
@@ -234,6 +233,36 @@ def test_surroundings_are_off_unless_asked_for_and_idle_on_grids() -> None:
     assert FunctionalOperator(2, 1, 1, **AROUND, grid=True).surroundings is None
 
 
+@pytest.mark.parametrize(
+    ("space", "how", "reach"),
+    [
+        (1, {}, None),
+        (2, {}, 1 / 32),
+        (2, {"grid": True, "points": 12}, None),
+        (2, {"periodic": True}, None),
+        (3, {}, 1 / 16),
+        (4, {}, None),
+    ],
+)
+def test_auto_decides_the_reach_by_the_points(
+    space: int, how: dict[str, Any], reach: float | None
+) -> None:
+    problem = Problem(space, (), (Field("u"),), lower=-1.0, **how)
+    given = FunctionalOperatorSettings(**SMALL, surroundings="auto")
+    network = build_model("functional_operator", given, problem)
+    assert isinstance(network, FunctionalOperator)
+    found = network.surroundings
+    # Of the longest side, which is 2.
+    assert (found and [lattice.spacing for lattice in found.lattices]) == (
+        reach and [2 * reach, 4 * reach]
+    )
+    asked = build_model(
+        "functional_operator", FunctionalOperatorSettings(**SMALL, surroundings=reach), problem
+    )
+    shapes = [{n: p.shape for n, p in net.named_parameters()} for net in (network, asked)]
+    assert shapes[0] == shapes[1]
+
+
 def test_with_surroundings_a_network_sees_how_the_points_lie(
     assert_equal_to_rounding: Any,
 ) -> None:
@@ -253,16 +282,6 @@ def test_with_surroundings_a_network_sees_how_the_points_lie(
     network(x).square().sum().backward()
     assert network.lift.weight.grad is not None
     assert (network.lift.weight.grad.abs().amax(0) > 0).all()
-
-
-def test_with_surroundings_a_cloud_is_not_read_in_parts() -> None:
-    network = FunctionalOperator(2, 0, 1, **AROUND).eval()
-    positions = torch.rand(1, 40, 2)
-    message = r"encode: expected.*surroundings.*on all points at once"
-    with pytest.raises(ValueError, match=message):
-        network.encode(positions)
-    with pytest.raises(ValueError, match=message):
-        predict_streamed(network, positions[0].numpy(), out=None, chunk=10)
 
 
 @pytest.mark.parametrize("modes", [0, (3,), (3, 0), (2, 2, 2)], ids=str)

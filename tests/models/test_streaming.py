@@ -31,6 +31,7 @@ NAMED = (
     "time",
     "cloud operator",
     "cloud operator time",
+    "cloud operator around",
 )
 
 
@@ -106,21 +107,29 @@ def test_is_the_forward(
 @pytest.mark.parametrize("weighted", [True, False], ids=["weights", "no weights"])
 @pytest.mark.parametrize("chunk", [3, 10, N, 1000])
 @pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
+@pytest.mark.parametrize("name", ["transformer", "cloud operator around"])
 def test_the_size_of_the_chunks_changes_nothing(
-    chunk: int, disk: bool, weighted: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
+    name: str,
+    chunk: int,
+    disk: bool,
+    weighted: bool,
+    mesh: dict[str, Any],
+    tmp_path: Path,
+    made: Any,
 ) -> None:
     if not weighted:
         del mesh["weights"]
     out = np.empty((N, 3))
-    predict_streamed(made(), **mesh, out=out, chunk=chunk, scratch=tmp_path if disk else None)
-    np.testing.assert_allclose(out, forward(made(), mesh), rtol=0, atol=1e-12)
+    predict_streamed(made(name), **mesh, out=out, chunk=chunk, scratch=tmp_path if disk else None)
+    np.testing.assert_allclose(out, forward(made(name), mesh), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("disk", [True, False], ids=["scratch file", "recomputed"])
+@pytest.mark.parametrize("name", ["transformer", "cloud operator around"])
 def test_is_the_forward_in_single_precision(
-    disk: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
+    name: str, disk: bool, mesh: dict[str, Any], tmp_path: Path, made: Any
 ) -> None:
-    model = made().float()
+    model = made(name).float()
     out = np.empty((N, 3), np.float32)
     predict_streamed(model, **mesh, out=out, chunk=11, scratch=tmp_path if disk else None)
     expected = forward(model, mesh)
@@ -181,6 +190,29 @@ def test_progress_counts_every_pass(mesh: dict[str, Any], made: Any) -> None:
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert len(seen) == 4 * 3
     assert seen[-1][0] == 4 * N
+
+
+def test_surroundings_are_a_pass_of_their_own(mesh: dict[str, Any], made: Any) -> None:
+    seen: list[tuple[int, int]] = []
+    model = made("cloud operator around")
+    encoded = predict_streamed(
+        model, **mesh, out=None, chunk=20, progress=lambda *step: seen.append(step)
+    )
+    assert seen[-1] == (4 * N, 4 * N)
+    tensors = {name: torch.from_numpy(array)[None] for name, array in mesh.items()}
+    torch.testing.assert_close(encoded.masses, model.encode(**tensors).masses, rtol=0, atol=1e-14)
+
+
+def test_small_chunks_are_not_lost_beside_a_large_sum(made: Any) -> None:
+    """2^25 + 1 = 2^25 in float32."""
+    large, small = 2.0**25, 64
+    positions = np.zeros((2 + small, 2))
+    positions[0] = 1.0
+    weights = np.array([large, large, *[1.0] * small])
+    model = made("cloud operator around", inputs=0).float()
+    masses = predict_streamed(model, positions, weights=weights, out=None, chunk=1).masses
+    assert masses is not None
+    assert masses[0, 0].item() == pytest.approx((large + small) / (2 * large + small), abs=1e-7)
 
 
 @pytest.mark.usefixtures("as_a_user")

@@ -149,6 +149,10 @@ def cases() -> dict[str, Case]:
     operator = partial(FunctionalOperator, 2, 1, 1, width=WIDTH, layers=2, bases=BASES)
     for empty, loss in product((False, True), ("sum", "relative")):
         found[f"operator, {loss}{', empty' * empty}"] = network(operator, empty, loss=loss)
+    around = partial(operator, surroundings=0.1, lower=-2.0, upper=2.0)
+    for empty, points in product((False, True), ("bare", "weights and mask", "one rank masks")):
+        found[f"surroundings, {points}{', empty' * empty}"] = network(around, empty, points)
+    found["surroundings, learned weights"] = network(around, points="learned weights")
     found["transformer, one basis for all"] = network(partial(transformer, share_basis=True))
     found["transformer, computed again"] = network(partial(transformer, checkpoint=True), True)
     # With large weights a network in float32 is itself 1e-6 away from the one in float64.
@@ -496,10 +500,6 @@ MIXING: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "grid": (
         lambda: FunctionalOperator(2, 1, 1, width=WIDTH, layers=1, modes=3, grid=True),
         "MetricAttention at 'blocks.0.branches.0'.*for clouds of points",
-    ),
-    "surroundings": (
-        lambda: FunctionalOperator(2, 1, 1, width=WIDTH, layers=1, bases=3, surroundings=0.1),
-        "Surroundings at 'surroundings'.*without surroundings",
     ),
     "nothing to spread": (lambda: nn.Linear(2, 2), "FunctionalAttention layers.*Linear without"),
 }

@@ -17,7 +17,6 @@ from funcattn.training.race import (
     Entrant,
     Records,
     Start,
-    network_of,
     race,
     searched,
     unit_seconds,
@@ -209,18 +208,72 @@ def test_the_same_seed_gives_the_same_lap(store: Store) -> None:
     assert not one.curve
 
 
-@pytest.mark.parametrize("model", ["fno", "funcattn", "transolver", "flare"])
-def test_the_shared_recipe_gives_baselines_its_start_and_its_features(
-    store: Store, model: str
+AROUND = {"surroundings": 0.125}
+
+
+def cloud(
+    store: Store, model: str, recipe: Any = "shared", task: str = "elasticity", **network: Any
+) -> Start:
+    return Start(task, Entrant(model, network), recipe, "smoke", store.folder)
+
+
+@pytest.mark.usefixtures("quick")
+def test_on_clouds_any_network_may_look_at_surroundings(store: Store, tmp_path: Path) -> None:
+    entrants = [
+        Entrant("transolver", {"layers": 1}),
+        Entrant("transolver", {"layers": 1} | AROUND),
+        Entrant("functional_operator", AROUND),
+    ]
+
+    def again() -> list[dict[str, Any]]:
+        return race(
+            "elasticity",
+            entrants,
+            budget=BUDGET,
+            seeds=(0,),
+            profile="smoke",
+            cache=store.folder,
+            folder=tmp_path,
+        )
+
+    results = again()
+    assert [r["entrant"] for r in results] == [
+        "transolver layers=1",
+        "transolver layers=1 surroundings=0.125",
+        "functional_operator surroundings=0.125",
+    ]
+    kept = [r["key"]["settings"]["network"].get("surroundings") for r in results]
+    assert kept == [None, 0.125, 0.125]
+    # Its lift takes twelve features more, and nothing else is larger.
+    assert results[1]["parameters"] - results[0]["parameters"] == 12 * 2 * 32
+    assert results[0]["test"] != results[1]["test"]
+    count = len(Records(tmp_path / "elasticity.jsonl").lines)
+    assert [r["test"] for r in again()] == [r["test"] for r in results]
+    assert len(Records(tmp_path / "elasticity.jsonl").lines) == count
+
+
+def test_a_line_has_the_reach_as_a_number(store: Store) -> None:
+    for model in ("functional_operator", "transolver"):
+        kept = cloud(store, model, surroundings="auto").settings["network"]
+        assert kept["surroundings"] == 1 / 32
+        assert cloud(store, model).settings["network"].get("surroundings") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": "darcy", **AROUND}, "got darcy, a grid, and recipe shared; leave surroundings"),
+        ({"recipe": "task", **AROUND}, "got elasticity, a cloud, and recipe task"),
+        ({"surroundings": "near"}, r"models.surroundings: expected float, auto, .* got 'near'"),
+        ({"surroundings": -1.0}, "models.surroundings: expected a number from 0"),
+        ({"surroundings": 0.7}, "reaches: expected fractions of the longest side of the box"),
+    ],
+)
+def test_surroundings_without_a_place_are_refused(
+    store: Store, options: dict[str, Any], said: str
 ) -> None:
-    there, here = (network_of(start(store, model, r).task, r).network for r in ("task", "shared"))
-    assert isinstance(here, module.Featured)
-    maps = [m for m in here.modules() if isinstance(m, torch.nn.Linear)]
-    wide = [m for m in maps if m.weight.numel() > 200]
-    for m in wide:
-        assert float(m.weight.detach().std()) * m.in_features**0.5 == pytest.approx(1, abs=0.25)
-    count = [sum(p.numel() for p in n.parameters()) for n in (there, here)]
-    assert count[1] > count[0]  # the lift takes more features
+    with pytest.raises(ValueError, match=said):
+        cloud(store, "transolver", **options).lap(steps=1)
 
 
 def test_a_race_without_time_or_entrants_is_refused(store: Store, tmp_path: Path) -> None:

@@ -85,6 +85,19 @@ def test_an_old_run_of_our_network_keeps_its_parts(name: str, then: bool) -> Non
     assert getattr(saved_settings(now).network, name) is then
 
 
+def test_a_run_keeps_its_surroundings_whatever_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = asdict(default_settings("elasticity", "smoke", "modern", "functional_operator"))
+    published: Any = MODELS["functional_operator"].published
+    monkeypatch.setitem(published, "surroundings", "auto")
+    now = default_settings("elasticity", "smoke", "modern", "functional_operator")
+    assert now.network.surroundings == "auto"  # type: ignore[attr-defined]
+    assert saved_settings(asdict(now)) == now
+    assert without["network"]["surroundings"] is None
+    assert saved_settings(without).network.surroundings is None  # type: ignore[attr-defined]
+    del without["network"]["surroundings"]  # as a run before there was this setting
+    assert saved_settings(without).network.surroundings is None  # type: ignore[attr-defined]
+
+
 def test_no_result_of_the_former_circle_is_taken_for_one_of_the_present() -> None:
     lines = (RESULTS / "burgers.jsonl").read_text().splitlines()
     lengths = {saved_settings(json.loads(line)["settings"]).data.length for line in lines[:3]}  # type: ignore[attr-defined]
@@ -174,6 +187,9 @@ def test_flags_of_settings_that_it_has_are_taken() -> None:
     assert settings.network == FNOSettings(width=12, layers=2, modes=3)
     ours = flags("--network.basis", "fourier", "--network.checkpoint", model="funcattn")
     assert (ours.network.basis, ours.network.checkpoint) == ("fourier", True)
+    for said, taken in (("auto", "auto"), ("0.1", 0.1), ("None", None)):
+        around = flags("--network.surroundings", said, model="functional_operator")
+        assert around.network.surroundings == taken
 
 
 def test_flags_by_old_names_are_taken() -> None:

@@ -18,6 +18,8 @@ POINTS_AT_ONCE = 2**14
 class Encoded:
     """The coefficients (b h g e) of each layer, and the time (b,) of networks that take one.
 
+    masses: (b a), of networks that look at the surroundings of points (`Surroundings.encode`).
+
     network: says which weights made it, where it is known (`funcattn.serve.Predictor` fills it in).
 
     >>> import torch
@@ -34,18 +36,24 @@ class Encoded:
     coefficients: tuple[Tensor, ...]
     time: Tensor | None = None
     network: str = ""
+    masses: Tensor | None = None
 
     @property
     def nbytes(self) -> int:
-        """Of all coefficients together."""
-        return sum(kept.nbytes for kept in self.coefficients)
+        """Of all coefficients and masses together."""
+        return sum(kept.nbytes for kept in self._all)
+
+    @property
+    def _all(self) -> tuple[Tensor, ...]:
+        return self.coefficients if self.masses is None else (*self.coefficients, self.masses)
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file, whole or not at all."""
         # Here, so that networks can be used without what training needs.
         from safetensors.torch import save
 
-        tensors = {} if self.time is None else {"time": self.time}
+        given = {"time": self.time, "masses": self.masses}
+        tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
         for layer, kept in enumerate(self.coefficients):
             if kept.is_complex():
                 tensors[f"complex.{layer}"] = torch.view_as_real(kept.resolve_conj())
@@ -86,6 +94,9 @@ class Encoded:
         time = tensors.pop("time", None)
         if time is not None and not (_plain(time) and time.ndim == 1):
             raise ValueError(f"{path}: expected times (b,), got {_described(time)}")
+        masses = tensors.pop("masses", None)
+        if masses is not None and not (_plain(masses) and masses.ndim == 2):
+            raise ValueError(f"{path}: expected masses (b, a), got {_described(masses)}")
         coefficients = []
         for layer in range(len(tensors)):
             kept = tensors.get(f"real.{layer}")
@@ -99,23 +110,32 @@ class Encoded:
                     "the mesh again"
                 )
             coefficients.append(kept)
-        return Encoded(tuple(coefficients), time, metadata["network"])
+        return Encoded(tuple(coefficients), time, metadata["network"], masses)
 
     def to(self, like: Tensor) -> "Encoded":
         """On the device of a tensor, in its precision."""
         moved = (kept.to(like.device, _of_precision(kept, like)) for kept in self.coefficients)
-        return Encoded(
-            tuple(moved), None if self.time is None else self.time.to(like), self.network
-        )
+        time, masses = (None if x is None else x.to(like) for x in (self.time, self.masses))
+        return Encoded(tuple(moved), time, self.network, masses)
 
-    def check(self, layers: int, batch: int) -> None:
-        """Raise unless it is of a network with so many layers, and of so many samples."""
+    def check(self, layers: int, batch: int, nodes: int | None = None) -> None:
+        """Raise unless it is of a network with so many layers, and of so many samples.
+
+        nodes: of the lattices of a network that looks at surroundings.
+        """
         if len(self.coefficients) != layers:
             raise ValueError(
                 f"encoded: expected the coefficients of {layers} layers, got "
                 f"{len(self.coefficients)}; encode the mesh with this network"
             )
-        for kept in self.coefficients:
+        found = None if self.masses is None else self.masses.shape[1]
+        if found != nodes:
+            raise ValueError(
+                f"encoded: expected the masses at {nodes or 'no'} nodes of lattices, for the "
+                f"surroundings of points, got those at {found or 'none'}; encode the mesh with "
+                "this network"
+            )
+        for kept in self._all:
             if len(kept) != batch:
                 raise ValueError(
                     f"positions: expected points for each of the {len(kept)} samples that were "

@@ -6,7 +6,7 @@ Axes: b batch, n point, s space dimension, i input channel, o output channel, c 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -84,8 +84,7 @@ class FunctionalOperator(StackedNetwork):
         and `mlp` of `PartitionAttention`). mlp_ratio: hidden over outer width at each point of a
         cloud.
     surroundings: of the points of a cloud; the least of two reaches, as a fraction of the longest
-        side of the box; the other is twice as far. With them points meet before the first block:
-        no `encode`, no streaming, no ranks.
+        side of the box; the other is twice as far.
     modes: functions per axis of a grid, one number or one per axis; a coarser grid uses those that
         it carries. along_axes: on a torus of several axes, waves of one axis at a time, and not
         products of waves of all axes. metric: for inputs that are coefficients of an equation; not
@@ -131,21 +130,20 @@ class FunctionalOperator(StackedNetwork):
         time: bool = False,
         branches: Sequence[Branch] | None = None,
     ) -> None:
-        super().__init__(space, inputs, outputs, time=time)
+        around = None
+        if surroundings is not None and not grid:
+            around = Surroundings.from_least(surroundings, space, lower=lower, upper=upper)
+        super().__init__(space, inputs, outputs, time=time, surroundings=around)
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
-        self.surroundings: Surroundings | None = None
-        if surroundings is not None and not grid:
-            reaches = (surroundings, 2 * surroundings)
-            self.surroundings = Surroundings(space, reaches=reaches, lower=lower, upper=upper)
-        self.width, self.spreads = width, not grid and self.surroundings is None
+        self.width, self.spreads = width, not grid
         self.encoding = FourierFeatures(
             space, waves=waves, lower=lower, upper=upper, periodic=periodic and grid
         )
         self.fading = per_dimension(reach, space) if fade and grid and not periodic else None
         """Reach along the axes over which waves of the positions fade."""
-        around = 0 if self.surroundings is None else self.surroundings.channels
-        self.lift = nn.Linear(self.encoding.channels + inputs + around, width)
+        known = inputs if around is None else inputs + around.channels
+        self.lift = nn.Linear(self.encoding.channels + known, width)
         self.time = TimeEmbedding(width) if time else None
         if grid:
             per_axis = (modes,) * space if isinstance(modes, int) else tuple(modes)
@@ -199,27 +197,14 @@ class FunctionalOperator(StackedNetwork):
     def lifted(
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n c"]:
-        """The features before the first block; on clouds without surroundings, point by point."""
+        """The features before the first block; on clouds each point by itself."""
         assert points.positions is not None
         spread = None if self.fading is None else spread_on_grid(points, self.fading)
         features = [self.encoding(points.positions, spread)]
         if values is not None:
             features.append(values)
-        if self.surroundings is not None:
-            features.append(self.surroundings(points))
         x = self.lift(torch.cat(features, dim=-1))
         return x if self.time is None else x + self.time(time).unsqueeze(1)
-
-    @property
-    def stack(self) -> list[Block]:
-        """The blocks, where points meet in them only."""
-        if self.surroundings is not None:
-            raise ValueError(
-                "encode: expected a network in which points meet through a few coefficients, got "
-                "one that looks at the surroundings of each point, for which it needs the whole "
-                "cloud; call the network on all points at once"
-            )
-        return super().stack
 
     def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
         """The output fields from the features after the last block, each point by itself."""
@@ -268,9 +253,10 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
-    surroundings: float | None = None
+    surroundings: float | Literal["auto"] | None = None
     """On clouds: look at the density of points around each, at this reach, as a fraction of the
-    longest side of the box (a thirty-second, say), and at twice the reach; None: do not."""
+    longest side of the box, and at twice the reach; auto: a thirty-second in the plane, a sixteenth
+    in space; None: do not."""
     modes: int | None = None
     """On grids: functions per axis; None: 10; on a torus of several axes 12, or 8 with products."""
     along_axes: bool | None = None
@@ -289,7 +275,29 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On grids that are no torus: waves of the positions fade where these go far within the reach,
     for grids that are stretched; None: they do not."""
 
-    before: ClassVar[Mapping[str, Any]] = {"metric": True, "along_axes": False}
+    before: ClassVar[Mapping[str, Any]] = {
+        "metric": True,
+        "along_axes": False,
+        "surroundings": None,
+    }
+
+
+def reach_of_surroundings(asked: float | Literal["auto"] | None, problem: Problem) -> float | None:
+    """The least reach at which a network looks around the points of a problem; None: at none.
+
+    Grids have stencils. The ends of a torus would look like boundaries. In more dimensions than
+    three a lattice has too many nodes, and in one there was no trial.
+
+    >>> from funcattn.problem import Field
+    >>> plane = Problem(2, (), (Field("u"),))
+    >>> reach_of_surroundings("auto", plane), reach_of_surroundings(0.1, plane)
+    (0.03125, 0.1)
+    """
+    if problem.grid:
+        return None
+    if asked != "auto":
+        return asked
+    return None if problem.periodic else {2: 1 / 32, 3: 1 / 16}.get(problem.space)
 
 
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:
@@ -307,7 +315,7 @@ def _built(settings: FunctionalOperatorSettings, problem: Problem) -> Functional
         solve=settings.solve,
         latent_mlp=settings.latent_mlp,
         mlp_ratio=settings.mlp_ratio,
-        surroundings=settings.surroundings,
+        surroundings=reach_of_surroundings(settings.surroundings, problem),
         modes=modes if settings.modes is None else settings.modes,
         along_axes=along_axes,
         metric=problem.coefficients is not False if settings.metric is None else settings.metric,

@@ -20,6 +20,7 @@ from funcattn.models.base import FieldNetwork
 from funcattn.models.blocks import Block
 from funcattn.models.encoded import POINTS_AT_ONCE, Encoded, rows_of
 from funcattn.models.matrices import matrices
+from funcattn.nn.operator import Surroundings
 from funcattn.nn.points import Points
 
 
@@ -28,12 +29,26 @@ class StackedNetwork(FieldNetwork):
 
     A network fills in `lifted` and `headed`, which look at each point by itself, and makes
     `blocks`, which are called as `block(x, points)`.
+
+    surroundings: of each point, which `lifted` gets after the input values.
     """
 
     blocks: nn.ModuleList
     width: int
     checkpoint: bool = False
     """In training, blocks are computed again for the gradient instead of kept."""
+
+    def __init__(
+        self,
+        space: int,
+        inputs: int,
+        outputs: int,
+        *,
+        time: bool,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        super().__init__(space, inputs, outputs, time=time)
+        self.surroundings = surroundings
 
     @abstractmethod
     def lifted(
@@ -42,7 +57,7 @@ class StackedNetwork(FieldNetwork):
         time: Float[Tensor, " b"] | None,
         points: Points,
     ) -> Float[Tensor, "b n c"]:
-        """The features before the first block, each point by itself."""
+        """The features before the first block, each point by itself; values: what `known` says."""
 
     @abstractmethod
     def headed(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n o"]:
@@ -52,7 +67,7 @@ class StackedNetwork(FieldNetwork):
         self, values: Tensor | None, time: Tensor | None, points: Points
     ) -> Float[Tensor, "b n o"]:
         """Lift, blocks, head."""
-        x = self.lifted(values, time, points)
+        x = self.lifted(self.known(values, points), time, points)
         again = self.checkpoint and self.training and torch.is_grad_enabled()
         for block in self.blocks:
             call = partial(recomputed, block, use_reentrant=False) if again else block
@@ -73,13 +88,14 @@ class StackedNetwork(FieldNetwork):
         `query(encode(positions, values), positions, values)` is `forward(positions, values)`.
         """
         values, points = self.at_the_door(values, time, Points(positions, None, mask, weights))
-        x = self.lifted(values, time, points)
+        masses = None if self.surroundings is None else self.surroundings.encode(points)
+        x = self.lifted(self.known(values, points, masses), time, points)
         kept: list[Tensor] = []
         for layer, block in enumerate(self.stack):
             if layer:
                 x = self.stack[layer - 1].read(x, kept[-1], points)
             kept.append(block.encode(x, points))
-        return Encoded(tuple(kept), time)
+        return Encoded(tuple(kept), time, masses=masses)
 
     def query(
         self,
@@ -95,14 +111,31 @@ class StackedNetwork(FieldNetwork):
         Each point by itself, `chunk` points of each sample at once, so that memory is small for any
         number of them.
         """
-        encoded.check(len(self.blocks), len(positions))
+        nodes = None if self.surroundings is None else self.surroundings.nodes
+        encoded.check(len(self.blocks), len(positions), nodes)
         values, points = self.at_the_door(values, encoded.time, Points(positions, mask=mask))
         parts = []
         for rows in rows_of(positions.shape[1], chunk):
             here = points.at(rows)
-            x = self.lifted(None if values is None else values[:, rows], encoded.time, here)
+            known = self.known(None if values is None else values[:, rows], here, encoded.masses)
+            x = self.lifted(known, encoded.time, here)
             parts.append(self.headed(self.read(x, encoded.coefficients, here)))
         return points.cleared(torch.cat(parts, 1))
+
+    def known(
+        self,
+        values: Float[Tensor, "b n i"] | None,
+        points: Points,
+        masses: Float[Tensor, "b a"] | None = None,
+    ) -> Tensor | None:
+        """What `lifted` gets: the input values, and where asked for the surroundings of each point.
+
+        masses: of the encoded mesh that the points read; None: they are the whole mesh.
+        """
+        if self.surroundings is None:
+            return values
+        around = self.surroundings(points, masses)
+        return around if values is None else torch.cat([values, around], dim=-1)
 
     def matrices_for_muon(self) -> list[nn.Parameter]:
         """Those of the blocks."""

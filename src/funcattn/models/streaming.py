@@ -2,9 +2,10 @@
 
 Points meet each other only in sums, so a layer needs one pass over the mesh: of each chunk, the
 features after the layers before, and what they add to the sums of this one. After the pass the sums
-become the layer's coefficients, and a last pass reads off the fields. Between the passes the
-features lie in a scratch file, or they are made again from the input through the coefficients that
-are known by then: no disk, but for l layers about l / 2 times the work.
+become the layer's coefficients, and a last pass reads off the fields. Where a network looks at the
+surroundings of points, a pass before the first layer makes the sums of these. Between the passes
+the features lie in a scratch file, or they are made again from the input through the coefficients
+that are known by then: no disk, but for l layers about l / 2 times the work.
 """
 
 import shutil
@@ -65,7 +66,8 @@ def predict_streamed(
     8192
     """
     mesh = _Mesh(model, positions, values, weights, time)
-    passes = len(mesh.network.blocks) + (out is not None)
+    around = mesh.network.surroundings
+    passes = len(mesh.network.blocks) + (out is not None) + (around is not None)
     done = 0
 
     def worked(points: int) -> None:
@@ -81,7 +83,14 @@ def predict_streamed(
         features: _Features = _Recomputed(mesh)
         if scratch is not None:
             features = stack.enter_context(_on_disk(mesh, Path(scratch)))
-        for block in mesh.network.stack:
+        blocks = mesh.network.stack
+        if around is not None:
+            summed = mesh.like.new_zeros((), dtype=torch.float64)
+            for rows in rows_of(mesh.points, chunk):
+                summed = summed + around.moments(mesh.at(rows)).to(torch.float64)
+                worked(rows.stop - rows.start)
+            mesh.masses = around.carried(summed.to(at_least_float32(mesh.like.dtype)))
+        for block in blocks:
             total: tuple[Moments, ...] | None = None
             for rows in rows_of(mesh.points, chunk):
                 here = mesh.at(rows)
@@ -101,7 +110,7 @@ def predict_streamed(
                 x = features.at(rows, mesh.at(rows), kept)
                 write(rows, mesh.fields(x)[0].cpu().numpy())
                 worked(len(x[0]))
-    return Encoded(tuple(kept), mesh.time)
+    return Encoded(tuple(kept), mesh.time, masses=mesh.masses)
 
 
 class _Mesh:
@@ -125,6 +134,8 @@ class _Mesh:
         self.time = None if time is None else self.like.new_tensor([time])
         self._positions, self._values, self._weights = positions, values, weights
         self.points = len(positions)
+        self.masses: Tensor | None = None
+        """Of the surroundings, where the network looks at them; summed before the first block."""
         self.network.check(_alike(positions), None if values is None else _alike(values), self.time)
         if not self.points:
             raise ValueError(f"positions: expected at least one point, got {positions.shape}")
@@ -159,7 +170,7 @@ class _Mesh:
         values = None if self._values is None else self._tensor(self._values[rows])
         if self.surrogate is not None:
             values = self.surrogate.normalised(values)
-        return self.network.lifted(values, self.time, here)
+        return self.network.lifted(self.network.known(values, here, self.masses), self.time, here)
 
     def fields(self, x: Tensor) -> Tensor:
         """The output, from the features after the last block, (1 B o)."""

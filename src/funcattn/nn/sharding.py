@@ -4,6 +4,7 @@ What the ranks have to agree on is written down in `funcattn.ops.sharding`.
 """
 
 import weakref
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -35,12 +36,11 @@ _MIXES_POINTS: dict[tuple[type[nn.Module], ...], str] = {
         MetricAttention,
         ModewiseMap,
     ): "build the network for clouds of points",
-    (Surroundings,): "build the network without surroundings",
     (Baseline, nn.MultiheadAttention): "use FunctionalAttention instead",
     (_NormBase,): "use LayerNorm, which looks at each point alone",
 }
 """Modules that would see the points of their own rank only, and what to do about them."""
-_SPREAD = (FunctionalAttention, PartitionAttention)
+_SPREAD = (FunctionalAttention, PartitionAttention, Surroundings)
 """Layers whose sums over points go over the ranks."""
 
 
@@ -104,9 +104,7 @@ def sum_gradients(model: nn.Module, group: Group) -> None:
             parameter.grad = gradient
 
 
-def _check_spreadable(
-    model: nn.Module, layers: list[FunctionalAttention | PartitionAttention]
-) -> None:
+def _check_spreadable(model: nn.Module, layers: Sequence[nn.Module]) -> None:
     for name, module in model.named_modules():
         for kinds, remedy in _MIXES_POINTS.items():
             if isinstance(module, kinds):

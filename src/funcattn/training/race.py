@@ -14,9 +14,7 @@
 Every piece is one line of JSON, written when it is done. A race that was stopped goes on after its
 last whole piece. The time for validation is not in the budget.
 
-`recipe` says how all networks are trained. "shared" is one recipe for all: start by fan-in, Fourier
-features of the positions, small batches, Muon for all matrices, moving average of the weights, one
-cycle. "task" is the optimisation that the task has for its own network.
+`recipe` says how all networks are trained; see `funcattn.training.recipe`.
 """
 
 import json
@@ -31,25 +29,27 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache as kept
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from funcattn.data import Store
 from funcattn.documents import DocumentError, parse_sealed, sealed
-from funcattn.models import NormalisedNetwork, build_model
-from funcattn.nn.operator import FourierFeatures, start_by_fan_in
+from funcattn.models import NormalisedNetwork
+from funcattn.models.functional_operator import (
+    FunctionalOperatorSettings,
+    reach_of_surroundings,
+)
 from funcattn.ops.memory import peak_rise
-from funcattn.problem import Field, Problem
 from funcattn.processes import end_with_pool
 from funcattn.provenance import facts
-from funcattn.settings import MUON_RECIPE, OptimisationSettings, Profile, changed
+from funcattn.settings import Profile, changed
 from funcattn.tasks import TASKS, Task
 from funcattn.training.lap import Lap, error_of, metrics_of
+from funcattn.training.recipe import OWN_FEATURES, SHARED, RecipeName, network_of
 from funcattn.training.settings import default_settings
 
-RecipeName = Literal["shared", "task"]
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """What the recipe's rates are multiplied by in the search."""
 _SEARCHED = 0.1
@@ -60,9 +60,6 @@ _AS_GOOD = 1.05
 """Errors of the search that are this close count as the same."""
 _MEASURED = (5, 15)
 """Steps before the measurement, and steps that are measured."""
-
-SHARED = OptimisationSettings(**MUON_RECIPE)
-"""The recipe for all, before the search of its rate."""
 
 ELSEWHERE: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
     "darcy": lambda data: {"use_every": data.use_every // 2},
@@ -105,9 +102,12 @@ class Start:
         settings = default_settings(self.name, self.profile, "modern", self.entrant.model)
         if self.recipe == "shared":
             settings = replace(settings, optimisation=SHARED)
+        network = dict(self.entrant.network)
+        if self.entrant.model != OWN_FEATURES:
+            network.pop("surroundings", None)
         changes = {
             "data": self.data,
-            "network": self.entrant.network,
+            "network": network,
             "optimisation": self.entrant.optimisation,
         }
         return TASKS[self.name](changed(settings, changes))
@@ -121,7 +121,33 @@ class Start:
         settings["optimisation"].pop("epochs")
         # Where files lie on one machine means nothing elsewhere; a run has their fingerprint.
         settings["data"].pop("path", None)
+        # As a number, so that lines mean the same where a default has changed.
+        if self.surroundings is not None or "surroundings" in settings["network"]:
+            settings["network"]["surroundings"] = self.surroundings
         return settings
+
+    @property
+    def surroundings(self) -> float | None:
+        """The least reach of the surroundings that the network gets; None: it gets none.
+
+        Raises:
+            ValueError: it is no reach, or the points or the recipe have no place for one.
+        """
+        task = self.task
+        own, problem = task.settings.network, task.problem
+        if isinstance(own, FunctionalOperatorSettings):
+            return reach_of_surroundings(own.surroundings, problem)
+        asked = self.entrant.network.get("surroundings")
+        if asked is None:
+            return None
+        if problem.grid or self.recipe != "shared":
+            raise ValueError(
+                f"surroundings: expected a cloud of points and the shared recipe, got {self.name}, "
+                f"{'a grid' if problem.grid else 'a cloud'}, and recipe {self.recipe}; leave "
+                f"surroundings of {self.entrant.model} out"
+            )
+        checked = changed(FunctionalOperatorSettings(), {"surroundings": asked}, "models")
+        return reach_of_surroundings(checked.surroundings, problem)
 
     def lap(self, *, steps: int, factor: float = 1.0, seed: int = 0) -> Lap:
         """A training with rates times a factor, not run yet."""
@@ -129,7 +155,7 @@ class Start:
         how = task.settings.optimisation
         scaled = replace(how, rate=factor * how.rate, muon_rate=factor * how.muon_rate)
         task = TASKS[self.name](replace(task.settings, optimisation=scaled, seed=seed))
-        model = network_of(task, self.recipe)
+        model = network_of(task, self.recipe, self.surroundings)
         return Lap(task, task.splits(Store(self.cache)), model, steps=steps, seed=seed)
 
     def measured(self) -> dict[str, Any]:
@@ -200,56 +226,6 @@ def unit_seconds(times: int = 1) -> float:
 @kept
 def _unit_tensors() -> tuple[Tensor, Tensor, Tensor]:
     return torch.ones(2048, 64), torch.eye(64), torch.empty(2048, 64)
-
-
-class Featured(nn.Module):
-    """Another network, which also gets Fourier features of the positions as input values."""
-
-    def __init__(self, network: nn.Module, features: FourierFeatures) -> None:
-        super().__init__()
-        self.network, self.features = network, features
-
-    def forward(
-        self,
-        positions: Tensor,
-        values: Tensor | None = None,
-        *,
-        mask: Tensor | None = None,
-        **points: Any,
-    ) -> Tensor:
-        """The other network's fields."""
-        if mask is not None:
-            positions = positions.masked_fill(~mask.unsqueeze(-1), 0)
-        more = self.features(positions)
-        known = more if values is None else torch.cat([values, more], dim=-1)
-        return self.network(positions, known, mask=mask, **points)
-
-
-def network_of(task: Task, recipe: RecipeName) -> NormalisedNetwork:
-    """The task's network, with the recipe's start and features where it does not have them.
-
-    `functional_operator` has both of its own.
-    """
-    settings, problem = task.settings, task.problem
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(settings.seed)
-        if recipe == "task" or settings.model == "functional_operator":
-            network = build_model(settings.model, settings.network, problem)
-        else:
-            features = _features(problem)
-            more = Field("features of the position", features.channels)
-            wider = replace(problem, inputs=(*problem.inputs, more))
-            network = build_model(settings.model, settings.network, wider)
-            start_by_fan_in(network)
-            network = Featured(network, features)
-    return NormalisedNetwork(
-        network,
-        space=problem.space,
-        inputs=problem.input_channels,
-        outputs=problem.output_channels,
-        normalise_inputs="input" in task.normalised,
-        normalise_outputs="output" in task.normalised,
-    )
 
 
 class Records:
@@ -407,15 +383,6 @@ def _in_a_process(measure: Callable[..., Any], *arguments: Any) -> Any:
     """What a function returns in a process that has done nothing else."""
     with multiprocessing.get_context("spawn").Pool(1, initializer=end_with_pool) as pool:
         return pool.apply(measure, arguments)
-
-
-def _features(problem: Problem) -> FourierFeatures:
-    return FourierFeatures(
-        problem.space,
-        lower=problem.lower,
-        upper=problem.upper,
-        periodic=problem.periodic and problem.grid,
-    )
 
 
 def _count(model: NormalisedNetwork) -> int:

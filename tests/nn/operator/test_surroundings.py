@@ -10,6 +10,7 @@ from torch import Tensor
 
 from funcattn.nn import Points
 from funcattn.nn.operator import Surroundings
+from funcattn.nn.operator.surroundings import interpolated
 
 LOWER, UPPER = (-1.0, 2.0, 0.0), (1.0, 3.0, 1.5)
 every_dimension = pytest.mark.parametrize("dims", [1, 2, 3])
@@ -93,6 +94,79 @@ def test_gradients_are_those_of_differences(dims: int, uniform: Any) -> None:
         return layer(Points(positions, weights=weights))
 
     assert torch.autograd.gradcheck(call, (positions, weights))
+
+
+@pytest.mark.parametrize("points", [0, 7])
+def test_without_gradients_the_nodes_are_read_in_one_pass(
+    points: int, uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    at_nodes, hats = uniform(3, 11, 4), uniform(3, points, 8)
+    index = (11 * uniform(3, points, 8)).long()
+    picked = torch.stack([each[at] for each, at in zip(at_nodes, index, strict=True)])
+    wanted = (hats.unsqueeze(-1) * picked).sum(2)  # of (b, n, corner, k)
+    assert_equal_to_rounding(interpolated(at_nodes, index, hats), wanted)
+    assert_equal_to_rounding(interpolated(at_nodes.requires_grad_(), index, hats), wanted)
+
+
+def test_second_derivatives_are_those_of_differences(uniform: Any) -> None:
+    positions = in_box(uniform, 2, 1, 4).requires_grad_()
+    weights = (uniform(1, 4) + 0.1).requires_grad_()
+    layer = layer_of(2, 0.3)
+    assert torch.autograd.gradgradcheck(
+        lambda x, w: layer(Points(x, weights=w)), (positions, weights)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_directions_can_be_carried_forward(uniform: Any, assert_equal_to_rounding: Any) -> None:
+    positions, along = in_box(uniform, 2, 1, 6), uniform(1, 6, 2)
+    layer = layer_of(2, 0.3)
+
+    def call(positions: Tensor) -> Tensor:
+        return layer(Points(positions))
+
+    _, forward = torch.func.jvp(call, (positions,), (along,))
+    _, backward = torch.autograd.functional.jvp(call, positions, along)
+    assert_equal_to_rounding(forward, backward)
+
+
+def test_of_a_cloud_in_parts_the_sums_are_added_and_any_points_read_them(
+    uniform: Any, assert_equal_to_rounding: Any
+) -> None:
+    positions, weights = in_box(uniform, 2, 2, 40), uniform(2, 40)
+    cloud = Points(positions, None, uniform(2, 40) < 0.7, weights)
+    layer = layer_of(2, 0.1, 0.2)
+    parts = [layer.moments(cloud.at(rows)) for rows in (slice(0, 13), slice(13, 40))]
+    masses = layer.carried(parts[0] + parts[1])
+    assert masses.shape == (2, layer.nodes)
+    assert_equal_to_rounding(masses, layer.encode(cloud))
+    assert_equal_to_rounding(layer(cloud.at(slice(5, 9)), masses), layer(cloud)[:, 5:9])
+    # Further points read what points of no weight would in the cloud.
+    more = in_box(uniform, 2, 2, 7)
+    together = Points(
+        torch.cat([positions, more], 1),
+        None,
+        torch.cat([cloud.mask, torch.ones(2, 7).bool()], 1),
+        torch.cat([weights, torch.zeros(2, 7)], 1),
+    )
+    assert_equal_to_rounding(layer(Points(more), masses), layer(together)[:, 40:])
+
+
+def test_many_points_at_one_node_are_counted_in_short_precision() -> None:
+    place = torch.tensor([0.25, 0.5], dtype=torch.bfloat16)
+    positions = torch.cat([place.expand(1, 3000, 2), place.flip(0).expand(1, 1000, 2)], dim=1)
+    layer = Surroundings(2, reaches=(1 / 4,))
+    found = layer.encode(Points(positions)).unflatten(1, (5, 5))
+    assert (found[0, 1, 2], found[0, 2, 1]) == (0.75, 0.25)
+
+
+def test_a_cloud_without_a_point_that_counts_is_refused(uniform: Any) -> None:
+    positions, layer = in_box(uniform, 2, 2, 5), layer_of(2, 0.2)
+    mask = torch.tensor([[True], [False]]).expand(2, 5)
+    with pytest.raises(ValueError, match=r"mask: every point is masked in row \[1\]"):
+        layer(Points(positions, None, mask))
+    with pytest.raises(ValueError, match="weights: expected a positive one in every row"):
+        layer.encode(Points(positions, weights=torch.zeros(2, 5).double()))
 
 
 def test_permuting_the_points_permutes_them(uniform: Any, assert_equal_to_rounding: Any) -> None:

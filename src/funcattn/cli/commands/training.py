@@ -88,7 +88,8 @@ class Race:
     rna:path=FOLDER."""
     models: list[str] = field(default_factory=lambda: ["functional_operator", "funcattn"])
     """Which networks; `funcattn list models` shows them. With other settings than a task's own:
-    transolver:layers=3,bases=64."""
+    transolver:layers=3,bases=64. On clouds any of them takes surroundings=0.03125: the density of
+    the points around each, at this reach, as a further input."""
     budget: str = "120s"
     """CPU time of each training: a number with s, m or h."""
     seeds: int = 3

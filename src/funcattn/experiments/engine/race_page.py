@@ -68,7 +68,9 @@ Memory is the rise of the process's peak during a step. Lines before commit 12e8
 a peak that may have been their parent's: they are lower bounds, and those of 0 are left out.
 
 `functional_operator` is our network, `funcattn` is functional attention as in the paper. `layers=3`
-and the like are changes to a network's own settings: its depth is fitted to the budget.
+and the like are changes to a network's own settings: its depth is fitted to the budget. On clouds,
+`surroundings=0.03125` says that a network gets the density of points around each, at this reach and
+twice it, as a further input. Any network can: races with it stand beside those without.
 `funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
 has all lines with seed, commit, machine, searched rates and curves.
 
@@ -82,7 +84,7 @@ that of all networks of the race.
 
 
 def title(standing: Standing) -> str:
-    """The set in words."""
+    """The set in words, with what all networks of the race get beside the shared recipe."""
     task = standing.task
     words = {
         "darcy_notch": "Darcy with a notch",
@@ -90,7 +92,10 @@ def title(standing: Standing) -> str:
         "airfrans": "AirfRANS",
         "rna": "RNA",
     }.get(task, task.replace("_", " ").capitalize())
-    return ", ".join([words, *(f"{name} {value}" for name, value in standing.data.items())])
+    said = [words, *(f"{name} {value}" for name, value in standing.data.items())]
+    if standing.surroundings is not None:
+        said.append(f"surroundings {standing.surroundings:g}")
+    return ", ".join(said)
 
 
 def overview(each: Sequence[Standing]) -> list[str]:
@@ -252,9 +257,12 @@ def figure(races: Mapping[tuple[str, float], Sequence[Standing]]) -> Figure:
 
 
 def by_race(found: Sequence[Standing]) -> dict[tuple[str, float], list[Standing]]:
-    """By set and budget, without networks that were changed in more than their sizes."""
+    """By set and budget, without networks that were changed in more than their sizes.
+
+    With surroundings as a further input a race is another one: there all networks have them.
+    """
     races: dict[tuple[str, float], list[Standing]] = {}
     for standing in found:
-        if not standing.ablated:
+        if not standing.ablated.keys() - {"surroundings"}:
             races.setdefault((title(standing), standing.budget), []).append(standing)
     return races

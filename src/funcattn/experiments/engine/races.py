@@ -10,8 +10,10 @@ from typing import Any
 from funcattn.experiments.engine.experiment import Numbers, Outcome
 from funcattn.experiments.engine.trial import Trial
 from funcattn.models import MODELS
+from funcattn.models.functional_operator import reach_of_surroundings
 from funcattn.tasks import TASKS
-from funcattn.training.race import SHARED, Records, chosen, searched
+from funcattn.training.race import Records, chosen, searched
+from funcattn.training.recipe import SHARED
 from funcattn.training.settings import default_settings
 
 FITTED = ("layers", "width")
@@ -34,6 +36,8 @@ class Standing:
     """The line of the measured step."""
     runs: Sequence[Mapping[str, Any]]
     """The lines of finished trainings, one for each seed."""
+    surroundings: float | None = None
+    """The least reach of those of the points that it gets as input."""
 
     @property
     def name(self) -> str:
@@ -87,7 +91,16 @@ def standings(folder: Path) -> list[Standing]:
         for standing in _of_task(task, Records(folder / f"{task}.jsonl").lines)
     ]
     order = [*TASKS]
-    return sorted(found, key=lambda s: (order.index(s.task), [*s.data.values()], s.budget, s.mean))
+    return sorted(
+        found,
+        key=lambda s: (
+            order.index(s.task),
+            [*s.data.values()],
+            s.surroundings or 0.0,
+            s.budget,
+            s.mean,
+        ),
+    )
 
 
 def _of_task(task: str, lines: Sequence[Mapping[str, Any]]) -> list[Standing]:
@@ -117,7 +130,8 @@ def _of_task(task: str, lines: Sequence[Mapping[str, Any]]) -> list[Standing]:
             runs.sort(key=lambda line: line["key"]["seed"])
             data, network = changes
             model, step = key["settings"]["model"], steps[_text(key)]
-            found.append(Standing(task, data, budget, model, network, step, runs))
+            around = key["settings"]["network"].get("surroundings")
+            found.append(Standing(task, data, budget, model, network, step, runs, around))
     return found
 
 
@@ -145,10 +159,16 @@ def _changes(
     model = settings["model"]
     if model not in MODELS:
         return None
-    today = asdict(default_settings(task, "cpu", "modern", model))
+    defaults = default_settings(task, "cpu", "modern", model)
+    today = asdict(defaults)
+    if "surroundings" in today["network"]:
+        # As lines have it.
+        asked, problem = today["network"]["surroundings"], TASKS[task](defaults).problem
+        today["network"]["surroundings"] = reach_of_surroundings(asked, problem)
     today = chosen(json.loads(json.dumps(today)))
     recipe = chosen({name: value for name, value in asdict(SHARED).items() if name != "epochs"})
     known = {f.name for f in fields(MODELS[model].form(TASKS[task].problem).settings)}
+    known.add("surroundings")
     data = _different(settings["data"], today["data"])
     network = _different(settings["network"], today["network"])
     words = all(isinstance(value, str) for value in data.values())
