@@ -474,7 +474,7 @@ def test_few_points_are_done_as_many_are_which_another_rank_may_have(
     alone: dist.ProcessGroup,
 ) -> None:
     """All ranks must send the same messages."""
-    model = layer(2)
+    model = layer(2, projection="transpose")  # which C does not do as a whole
     x = torch.rand(1, 3, WIDTH)
     assert model._in_chunks(x, Points()) is None
     spread_points(model, alone)

@@ -22,6 +22,7 @@ Axes: b batch, h head, n point, B point of a chunk, g basis function, c width, k
 heads' bases, f field channels of a head, e value channels of a head.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -46,7 +47,7 @@ from funcattn.ops.linalg import full_precision
 from funcattn.ops.memory import saved_tensors_are_taken
 from funcattn.ops.moments import Moments
 from funcattn.ops.projections import KnowsMass, Projection, ProjectionName, chosen_projection
-from funcattn.ops.sharding import Group
+from funcattn.ops.sharding import Group, Ranks
 
 
 def functional_attention(
@@ -183,6 +184,14 @@ class _Middle:
         remainder = self.remainder.with_tensors(tensors[:count])
         return _Middle(remainder, self.carrier.with_tensors(tensors[count:]), self.show)
 
+    def without_hold(self) -> "Callable[[], _Middle]":
+        """What gives it back, for a graph to keep: nobody looks, and its group may end."""
+        alone = _Middle(self.remainder, replace(self.carrier, group=None), None)
+        if self.carrier.group is None:
+            return lambda: alone
+        ranks = Ranks(weakref.ref(self.carrier.group))  # type: ignore[arg-type]
+        return lambda: replace(alone, carrier=replace(alone.carrier, group=ranks.group))
+
     def in_c(self, sums: Tensor) -> native_middle.MiddleDone | None:
         """Do it in C, with or without a gradient to come, where C knows how and nobody looks."""
         if self.show is not None or not native_passes.can_do(sums):
@@ -276,7 +285,7 @@ class _Attention(torch.autograd.Function):
         done = middle.in_c(sums) or middle.with_gradient(sums, points.wants_gradient)
         out = by.lift_forward(points, done.coefficients.detach(), output, bias, mask, store)
         ctx.done, ctx.kept, ctx.rest, ctx.store_is_gone = done, store.kept, rest, False
-        ctx.middle, ctx.given = replace(middle, show=None), len(given)
+        ctx.middle, ctx.given = middle.without_hold(), len(given)
         ctx.save_for_backward(*given, point_weights, mask, *store.tensors)
         return out
 
@@ -285,7 +294,7 @@ class _Attention(torch.autograd.Function):
         saved = ctx.saved_tensors  # once: a checkpoint gives each of them only once
         given, (point_weights, mask, *kept) = saved[: ctx.given], saved[ctx.given :]
         if torch.is_grad_enabled():
-            whole = partial(_by_operations, ctx.middle, ctx.rest, point_weights, mask)
+            whole = partial(_by_operations, ctx.middle(), ctx.rest, point_weights, mask)
             wanted = ctx.needs_input_grad[5:]
             return (*(None,) * 5, *by_operations.gradients(whole, given, wanted, d_out))
         by = _passes(d_out)
