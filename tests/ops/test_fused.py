@@ -280,11 +280,11 @@ def test_they_are_chosen_on_a_gpu_by_themselves() -> None:
 
 def test_heads_stay_apart_where_they_would_be_folded() -> None:
     layer = build(40, 8, 3)
-    assert local_maps.folds(8, 3, 40)
     x = torch.zeros(1, 5, 40, dtype=torch.float64)
     parts = layer._in_chunks(x, Points())
     assert parts is not None
     maps = parts.local_maps(x, Points())
+    assert maps.folds
     assert local_maps.folded(x, maps)[0].groups == 8
     assert local_maps.folded(x, maps, heads=False)[0].groups == 1
 
