@@ -12,9 +12,9 @@ from funcattn import load
 from funcattn.serve.drawn import EDITORS
 from funcattn.serve.drawn.base import Drawing
 from funcattn.serve.familiar import Score, looked_at
-from funcattn.serve.finer import judged, raised_to, said_alike
+from funcattn.serve.finer import CoarserGridWarning, judged, raised_to, said_alike
 from funcattn.serve.model import BenchmarkModel
-from funcattn.serve.predictor import CoarserGridWarning, Predictor, Told
+from funcattn.serve.predictor import Predictor, Told
 
 
 def drawn(predictor: Predictor, refine: int, seed: int = 5) -> Drawing:

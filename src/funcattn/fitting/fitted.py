@@ -23,7 +23,7 @@ from funcattn.models import NormalisedNetwork, predict_streamed
 from funcattn.problem import slices
 from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
 from funcattn.serve.familiar import Familiarity, read_familiarity
-from funcattn.serve.finer import in_words, judged, said_alike
+from funcattn.serve.finer import CoarserGridWarning, in_words, judged, said_alike
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
@@ -388,7 +388,7 @@ class FittedSurrogate:
                 warnings.warn(words, OutsideTrainingWarning, stacklevel=4)
             if any(raised):
                 words = f"a case is on another grid: {in_words(self.task, batch.grid)}"
-                warnings.warn(words, OutsideTrainingWarning, stacklevel=4)
+                warnings.warn(words, CoarserGridWarning, stacklevel=4)
         more = [said_alike(self.task, each, batch, raised) for each in others]
         return torch.cat([said, *more]).float().cpu()
 

@@ -188,8 +188,8 @@ class FunctionalOperator(StackedNetwork):
             assert isinstance(block, GridBlock)
             block.after.weight.div_(len(self.blocks) ** 0.5)
             for branch in block.branches:  # so that their sum starts as large as one of them
-                for weight in branch.parameters():
-                    weight.div_(len(block.branches) ** 0.5)
+                if isinstance(branch, FourierMap):
+                    branch.weight.div_(len(block.branches) ** 0.5)
         if self.inputs:
             self.lift.weight[:, : self.encoding.channels] = 0
             self.lift.weight *= (self.lift.in_features / self.inputs) ** 0.5

@@ -21,6 +21,10 @@ from funcattn.serve.familiar import Familiarity, Score, looked_at, nearest_place
 from funcattn.tasks import Task
 
 
+class CoarserGridWarning(UserWarning):
+    """A prediction was made on the grid of training, as the network fails on the finer one."""
+
+
 class Judged(NamedTuple):
     """What a network says of a batch, and how unlike the training data that is."""
 

@@ -20,7 +20,7 @@ from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE
 from funcattn.serve.bands import Banded, Bands, read_bands
 from funcattn.serve.familiar import Familiarity, Score, read_familiarity
-from funcattn.serve.finer import in_words, judged, said_alike
+from funcattn.serve.finer import CoarserGridWarning, in_words, judged, said_alike
 from funcattn.serve.inputs import (
     blaming_inputs,
     check_finite,
@@ -39,10 +39,6 @@ Field = TypeVar("Field", Tensor, npt.NDArray[Any])
 
 class OutsideTrainingWarning(UserWarning):
     """An input lies far outside what the network was trained on."""
-
-
-class CoarserGridWarning(UserWarning):
-    """A prediction was made on the grid of training, as the network fails on the finer one."""
 
 
 @dataclass(frozen=True)
