@@ -11,6 +11,7 @@ from funcattn.provenance import commit, cpu_seconds, facts
 def test_what_is_recorded_beside_numbers() -> None:
     said = facts()
     assert said["threads"] == torch.get_num_threads()
+    assert said["processor"]
     assert {"python", "funcattn", "torch", "numpy"} <= said["versions"].keys()
 
 

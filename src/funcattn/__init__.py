@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from funcattn._version import __version__
+from funcattn.processor import avoid_undescribed_tiles
 
 if TYPE_CHECKING:
     from funcattn import models, nn, ops
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from funcattn.nn.sharding import spread_points, sum_gradients
     from funcattn.ops import debug, functional_attention
     from funcattn.surrogate import Surrogate, load
+
+# PyTorch asks once, when it first needs to know.
+avoid_undescribed_tiles()
 
 # Names are loaded when they are first used, so that a part of the package does not load all of it:
 # the solvers come without torch, the command prints its help at once.

@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from funcattn.processor import name as processor_name
+
 
 def cpu_seconds() -> float:
     """CPU time of this process and of the programs that it ran to their end."""
@@ -22,6 +24,7 @@ def facts() -> dict[str, Any]:
     return {
         "commit": commit(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        "processor": processor_name(),
         "threads": torch.get_num_threads(),
         "versions": {
             "python": platform.python_version(),

@@ -153,7 +153,14 @@ def test_scores_of_any_size_make_a_partition(generator: torch.Generator) -> None
     torch.testing.assert_close(layer(x), plain(x.double()).float(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.fixture
+def on_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products are done in C where PyTorch's are faster, too."""
+    monkeypatch.setattr(products, "_faster_in_c", lambda: True)
+
+
 @needs_c
+@pytest.mark.usefixtures("on_any_processor")
 @pytest.mark.parametrize(
     ("shape", "inputs", "outputs"),
     [
@@ -187,6 +194,7 @@ def test_a_linear_map_in_c_has_the_numbers_and_gradients_of_pytorchs(
 
 
 @needs_c
+@pytest.mark.usefixtures("on_any_processor")
 def test_it_takes_any_strides_and_can_be_differentiated_twice(generator: torch.Generator) -> None:
     x = torch.randn(50, 300, 30, generator=generator)[:, ::2].transpose(0, 1).requires_grad_()
     weight = torch.randn(20, 40, generator=generator)[:, :30].requires_grad_()
@@ -202,12 +210,26 @@ def test_it_takes_any_strides_and_can_be_differentiated_twice(generator: torch.G
 
 
 @needs_c
+@pytest.mark.usefixtures("on_any_processor")
 def test_two_threads_share_a_product(generator: torch.Generator, two_threads: None) -> None:
     del two_threads
     x, weight = torch.randn(5000, 40, generator=generator), torch.randn(50, 40, generator=generator)
     torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight))
 
 
+@needs_c
+@pytest.mark.parametrize(("intel", "mkl"), [(True, True), (True, False), (False, True)])
+def test_products_are_mkls_on_the_processors_of_its_maker(
+    intel: bool, mkl: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "is_intel", lambda: intel)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    monkeypatch.setattr(products, "_faster_in_c", products._faster_in_c.__wrapped__)
+    x, weight = torch.ones(5000, 40), torch.ones(50, 40)
+    assert products._in_c(x, weight, None) is not (intel and mkl)
+
+
+@pytest.mark.usefixtures("on_any_processor")
 def test_where_c_cannot_be_seen_pytorch_does_it(generator: torch.Generator) -> None:
     x, weight = torch.randn(5000, 40, generator=generator), torch.randn(50, 40, generator=generator)
     assert not products._in_c(x.double(), weight.double(), None)

@@ -31,13 +31,32 @@ BUDGET = 0.2
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Races whose steps were measured already, so that their number is known."""
 
-    def measure(function: Any, *arguments: Any) -> Any:
-        if function is unit_seconds:
-            return STEP / 5
-        assert not arguments
+    def measure(function: Any) -> Any:
+        del function
         return {"step_units": 5.0, "megabytes": 1.0, "parameters": 1}
 
     monkeypatch.setattr(module, "_in_a_process", measure)
+    monkeypatch.setattr(module, "_unit_here", lambda: STEP / 5)
+
+
+def test_a_race_is_not_continued_on_another_processor(
+    quick: None, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del quick
+    raced(store, tmp_path, "fno")
+    path = tmp_path / "darcy.jsonl"
+    before = path.read_bytes()
+    monkeypatch.setattr(module, "_unit_here", lambda: STEP / 5 * 1.2)
+    raced(store, tmp_path, "fno", seeds=(0, 1, 2))  # one kind of processor, on another day
+    assert path.read_bytes().startswith(before)
+    assert path.read_bytes() != before
+    before = path.read_bytes()
+    for factor in (1.3, 1 / 1.3):
+        monkeypatch.setattr(module, "_unit_here", lambda factor=factor: STEP / 5 * factor)
+        assert len(raced(store, tmp_path, "fno", seeds=(0, 1, 2))) == 3  # nothing is measured
+        with pytest.raises(ValueError, match=r"expected the kind of processor .* got .*--out"):
+            raced(store, tmp_path, "transolver")
+    assert path.read_bytes() == before
 
 
 def start(store: Store, model: str = "fno", recipe: Any = "shared", **network: Any) -> Start:

@@ -43,6 +43,7 @@ from funcattn.models.functional_operator import (
 )
 from funcattn.ops.memory import peak_rise
 from funcattn.processes import end_with_pool
+from funcattn.processor import name as processor_name
 from funcattn.provenance import facts
 from funcattn.settings import Profile, changed
 from funcattn.tasks import TASKS, Task
@@ -60,6 +61,8 @@ _AS_GOOD = 1.05
 """Errors of the search that are this close count as the same."""
 _MEASURED = (5, 15)
 """Steps before the measurement, and steps that are measured."""
+_ALIKE = 1.25
+"""Least times of the fixed piece of work that differ by less are those of one kind of processor."""
 
 ELSEWHERE: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
     "darcy": lambda data: {"use_every": data.use_every // 2},
@@ -224,6 +227,31 @@ def unit_seconds(times: int = 1) -> float:
 
 
 @kept
+def _unit_here() -> float:
+    """The unit, in a process that has done nothing else."""
+    found: float = _in_a_process(unit_seconds, 1000)
+    return found
+
+
+def _refuse_another_processor(records: "Records") -> None:
+    """Whether times of this processor may stand beside those of the file.
+
+    Raises:
+        ValueError: they may not.
+    """
+    for line in records.lines:
+        if line.get("key", {}).get("piece") != "unit":
+            continue
+        then, here = line["seconds"], _unit_here()
+        if not 1 / _ALIKE < here / then < _ALIKE:
+            raise ValueError(
+                f"{records.path}: expected the kind of processor that this race began on, where "
+                f"its fixed piece of work takes {1000 * then:.3g} ms, got {processor_name()}, "
+                f"where it takes {1000 * here:.3g} ms; choose another folder (--out)"
+            )
+
+
+@kept
 def _unit_tensors() -> tuple[Tensor, Tensor, Tensor]:
     return torch.ones(2048, 64), torch.eye(64), torch.empty(2048, 64)
 
@@ -231,8 +259,14 @@ def _unit_tensors() -> tuple[Tensor, Tensor, Tensor]:
 class Records:
     """The lines of a race: one for each piece that is done, found again by what decides it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        before: Callable[["Records"], None] = lambda records: None,  # noqa: ARG005
+    ) -> None:
         self.path = path
+        self.before = before
+        """Called before a piece is made."""
         self.lines: list[dict[str, Any]] = []
         for text in path.read_bytes().splitlines() if path.exists() else []:
             # What was damaged, or cut when the race was killed, is made again.
@@ -247,6 +281,7 @@ class Records:
         for line in self.lines:
             if chosen(line.get("key")) == chosen(wanted):
                 return line
+        self.before(self)
         line = {"key": wanted, **make(), "command": _command(), **facts()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = self.path.read_bytes() if self.path.exists() else b""
@@ -283,7 +318,7 @@ def race(
             f"race: expected a positive budget, entrants and seeds, got {budget}, "
             f"{len(entrants)} entrants and {len(seeds)} seeds"
         )
-    records = Records(folder / f"{name}.jsonl")
+    records = Records(folder / f"{name}.jsonl", before=_refuse_another_processor)
     results: list[dict[str, Any]] = []
     for entrant in entrants:
         results += _raced(
@@ -305,7 +340,7 @@ def _raced(
     machine = {name: facts()[name] for name in ("machine", "threads")}
     unit = records.piece(
         {"piece": "unit", **machine},
-        lambda: {"seconds": _in_a_process(unit_seconds, 1000)},
+        lambda: {"seconds": _unit_here()},
     )
 
     def measured() -> dict[str, Any]:

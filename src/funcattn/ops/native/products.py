@@ -1,8 +1,8 @@
 """x W^T + b in C, with a gradient.
 
-The library of PyTorch that multiplies float32 matrices on a CPU leaves half of some processors
-unused. The products of a network at the points have many rows and small maps, for which little is
-needed to do better (`products.h`).
+MKL, by which PyTorch multiplies float32 matrices on a CPU, leaves half of some processors unused:
+those that Intel did not make. The products of a network at the points have many rows and small
+maps, for which little is needed to do better there (`products.h`). On Intel's own MKL is faster.
 """
 
 import ctypes
@@ -19,6 +19,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from funcattn.ops.buffers import buffers
 from funcattn.ops.native.library import Library, library
+from funcattn.processor import is_intel
 
 _FEWEST_OPERATIONS = 2**19
 """Multiplications below which PyTorch is faster, as the way to C takes some microseconds."""
@@ -63,8 +64,15 @@ def _in_c(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and x.device.type == "cpu"
         and weight.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
+        and _faster_in_c()
         and _functions() is not None
     )
+
+
+@cache
+def _faster_in_c() -> bool:
+    """Whether this processor has more to give than PyTorch takes."""
+    return not (is_intel() and torch.backends.mkl.is_available())
 
 
 class _Linear(torch.autograd.Function):
