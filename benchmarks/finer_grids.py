@@ -117,6 +117,7 @@ def compared(predictor: Predictor, old: Sample, new: Sample) -> dict[str, float]
     found = {
         "on its grid": error(there, old.target),
         "finer, network, points of training": error(every_second(here, fine), old.target),
+        "finer, network, from itself on its grid": error(every_second(here, fine), there),
         "finer, network, all points": error(here, new.target),
         "finer, predict, all points": error(predicted, new.target),
         "training's prediction, linear, all points": error(raised(there), new.target),
@@ -168,6 +169,12 @@ def main() -> None:
         finer = solved(predictor.task, "test", SAMPLES)
         lines = [compared(predictor, test[i], finer[i]) for i in range(SAMPLES)]
         found[name] = mean(lines, lambda value: round(value, 5))
+        assert predictor.run is not None
+        usual = predictor.run.usual_error
+        assert usual is not None
+        apart = [line["finer, network, from itself on its grid"] / usual for line in lines]
+        found[name]["the same over the usual error, least"] = round(min(apart), 2)
+        found[name]["the same over the usual error, most"] = round(max(apart), 2)
         print(name, json.dumps(found[name], indent=1), flush=True)
     record = {"networks": found, "samples": SAMPLES, "command": shlex.join(["python", *sys.argv])}
     write_text(RESULT, json.dumps({**record, "seed": 0, **facts()}, indent=1) + "\n")

@@ -1,5 +1,6 @@
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from funcattn.fitting import fitted as module
 from funcattn.fitting.report import learning_curve
 from funcattn.fitting.sizing import seconds_per_epoch
 from funcattn.models import NormalisedNetwork
+from funcattn.serve.finer import CoarserGridWarning
 from funcattn.surrogate import OutsideTrainingWarning, Surrogate
 from funcattn.tasks import Task
 from funcattn.tasks.own import Own
@@ -504,6 +506,26 @@ def test_streamed_predictions_are_the_same(
 
 
 # What is refused, and what is warned of
+
+
+@pytest.mark.parametrize("kind", ["fields", "labels"])
+def test_where_a_network_fails_on_a_finer_grid_the_answer_is_that_on_the_grid_of_training(
+    random: np.random.Generator, tmp_path: Path, kind: str
+) -> None:
+    inputs, outputs = waves(random, 12, 9, 9)
+    if kind == "labels":
+        outputs = (outputs > np.median(outputs)).astype(np.int64)
+    quick(folder=tmp_path / "run").fit(inputs, outputs)
+    fitted = Surrogate.load(tmp_path / "run")
+    fine = np.repeat(np.repeat(inputs[:1], 2, 1), 2, 2)[:, :17, :17]
+    coarse = fitted.predict(inputs[:1])
+    for usual, warned in ((1e-9, True), (1e9, False)):
+        vars(fitted.run)["usual_error"] = usual
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = fitted.predict(fine, grid=(17, 17))
+        assert any(issubclass(w.category, CoarserGridWarning) for w in caught) is warned
+        assert np.allclose(found[:, ::2, ::2], coarse, atol=1e-5) is warned
 
 
 def test_inputs_outside_of_what_was_seen_are_told_by_name(random: np.random.Generator) -> None:

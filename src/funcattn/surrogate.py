@@ -22,8 +22,9 @@ import torch
 
 from funcattn.data import Store
 from funcattn.data.cases import Case
+from funcattn.documents import read_json
 from funcattn.errors import FuncattnError
-from funcattn.fitting.fitted import MESH, FittedSurrogate, OutsideTrainingWarning, Owner
+from funcattn.fitting.fitted import MESH, FittedSurrogate, Owner
 from funcattn.fitting.hub import fetched, is_address, push
 from funcattn.fitting.kinds import Handed, handed
 from funcattn.fitting.notebook import bar_in_notebook
@@ -32,6 +33,7 @@ from funcattn.fitting.sizing import sized
 from funcattn.fitting.steadying import DivergedWarning, trained_steadily
 from funcattn.markup import table
 from funcattn.models import NormalisedNetwork
+from funcattn.serve.familiar import OutsideTrainingWarning
 from funcattn.settings import RunSettings
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Kind, Own, OwnData
@@ -54,6 +56,7 @@ MANY_POINTS = 20_000
 """Cases with more points train on a part of them at a time."""
 SUBSET = 8192
 NOTE = "surrogate.json"
+_NOTE = {"deviations": {...: float}}
 
 
 __all__ = ["DivergedWarning", "OutsideTrainingWarning", "Surrogate", "load"]
@@ -437,7 +440,8 @@ class Surrogate(FittedSurrogate):
                 "funcattn.load"
             )
         surrogate = cls(model=settings.model, seed=settings.seed, folder=folder)
-        surrogate._adopt(run, Own(settings))
+        known = read_json(run.file(NOTE), _NOTE) if (run.folder / NOTE).exists() else {}
+        surrogate._adopt(run, Own(settings, deviations=known.get("deviations")))
         run.network.to(where)  # a run without trained weights is refused here
         return surrogate
 

@@ -10,7 +10,7 @@ from tests.cli.conftest import Call, Refused
 
 from funcattn.data import grid_positions
 from funcattn.serve import load
-from funcattn.serve.predictor import OutsideTrainingWarning
+from funcattn.serve.familiar import OutsideTrainingWarning
 
 
 @pytest.mark.parametrize(("given", "wanted"), [("npz", "npz"), ("h5", "h5"), ("npz", "hdf5")])

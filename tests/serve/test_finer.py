@@ -1,7 +1,9 @@
 """Predictions on grids finer than that of training."""
 
+import shutil
 import warnings
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import pytest
 import torch
 
 from funcattn import load
+from funcattn.serve.bands import BANDS, SPREAD
 from funcattn.serve.drawn import EDITORS
 from funcattn.serve.drawn.base import Drawing
-from funcattn.serve.familiar import Score, looked_at
+from funcattn.serve.familiar import FILE, Score, looked_at
 from funcattn.serve.finer import CoarserGridWarning, judged, raised_to, said_alike
 from funcattn.serve.model import BenchmarkModel
 from funcattn.serve.predictor import Predictor, Told
@@ -58,6 +61,34 @@ def test_then_the_prediction_is_that_on_the_grid_of_training(airfoil: Predictor)
     assert bool((told.lower.reshape(221, 51) <= torch.from_numpy(found) + 1e-5).all())
 
 
+def test_so_it_is_for_runs_that_were_not_calibrated(airfoil: Predictor, tmp_path: Path) -> None:
+    assert airfoil.run is not None
+    shutil.copytree(airfoil.run.folder, tmp_path / "run")
+    for name in (FILE, BANDS, SPREAD):
+        (tmp_path / "run" / name).unlink()
+    plain, drawing = load(tmp_path / "run"), drawn(airfoil, 2)
+    assert plain.familiar is None
+    assert plain.calibrated is None
+    with pytest.warns(CoarserGridWarning, match="does not carry over"):
+        found = said(plain, drawing)
+    with pytest.warns(CoarserGridWarning):
+        assert np.array_equal(found, said(airfoil, drawing))
+    assert np.array_equal(said(plain, drawn(airfoil, 1)), said(airfoil, drawn(airfoil, 1)))
+
+
+def test_how_much_a_network_may_differ_from_itself(airfoil: Predictor) -> None:
+    drawing = drawn(airfoil, 2)
+    batch, _ = airfoil.prepared(drawing.positions, drawing.values, grid=drawing.grid)
+    with torch.no_grad():
+        look = looked_at(airfoil.task, airfoil.surrogate, batch)
+        differs = float((look.met - look.known_said).norm() / look.known_said.norm())
+        for usual, fails in ((differs / 3.9, False), (differs / 4.1, True), (None, False)):
+            found = judged(airfoil.task, airfoil.surrogate, batch, usual, None)
+            assert found.raised == [fails]
+            assert torch.equal(found.said, look.said) is not fails
+            assert found.scores is None
+
+
 def test_a_sample_says_the_same_in_a_batch_of_others(airfoil: Predictor) -> None:
     first, second = drawn(airfoil, 2), drawn(airfoil, 2, seed=6)
     together = np.stack([first.positions, second.positions])
@@ -100,7 +131,7 @@ def test_other_networks_of_an_ensemble_are_asked_on_the_same_grid(airfoil: Predi
     batch, _ = airfoil.prepared(drawing.positions, drawing.values, grid=drawing.grid)
     assert airfoil.familiar is not None
     with torch.no_grad():
-        first = judged(airfoil.task, airfoil.surrogate, batch, airfoil.familiar)
+        first = judged(airfoil.task, airfoil.surrogate, batch, 0.0134, airfoil.familiar)
         again = said_alike(airfoil.task, airfoil.surrogate, batch, first.raised)
         direct = said_alike(airfoil.task, airfoil.surrogate, batch, [False])
     assert first.raised == [True]

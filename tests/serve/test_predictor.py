@@ -15,7 +15,7 @@ from funcattn.data import StackedSamples, Store, collate, grid_positions, trapez
 from funcattn.models import Encoded
 from funcattn.serve import Predictor, load
 from funcattn.serve import inputs as inputs_module
-from funcattn.serve.predictor import OutsideTrainingWarning
+from funcattn.serve.familiar import OutsideTrainingWarning
 from funcattn.settings import changed
 from funcattn.tasks import Task
 from funcattn.tasks.darcy import Darcy

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from funcattn import load
 from funcattn.data.cases.meshes import read_mesh
 from funcattn.fitting.served import served
-from funcattn.serve.predictor import OutsideTrainingWarning
+from funcattn.serve.familiar import OutsideTrainingWarning
 
 VTU, NPZ = "application/vnd.vtk", "application/x-npz"
 

@@ -8,9 +8,8 @@ import torch
 from scipy import stats
 
 from funcattn.data import collate
-from funcattn.serve.familiar import FILE, pooled, read_familiarity, watched
-from funcattn.serve.predictor import OutsideTrainingWarning, Predictor
-from funcattn.surrogate import OutsideTrainingWarning as OutsideCases
+from funcattn.serve.familiar import FILE, OutsideTrainingWarning, pooled, read_familiarity, watched
+from funcattn.serve.predictor import Predictor
 from funcattn.surrogate import Surrogate
 from funcattn.tasks.own import rows_of_sample
 from funcattn.training.setup import RunError
@@ -125,7 +124,7 @@ def test_own_cases_unlike_training_are_warned_of():
     surrogate = Surrogate(epochs=1, network=size, yardsticks=False).fit(sources, sources)
     surrogate.calibrate(0.8)
     stripes = np.broadcast_to(2.0 * (-1.0) ** np.arange(6), (1, 6, 6))
-    with pytest.warns(OutsideCases, match="unlike the training data"):
+    with pytest.warns(OutsideTrainingWarning, match="unlike the training data"):
         surrogate.predict(stripes)
 
 
@@ -140,6 +139,6 @@ def test_own_cases_on_a_finer_grid_are_not_unlike_training():
     surrogate = Surrogate(epochs=1, network=size, yardsticks=False).fit(sources(6), sources(6))
     surrogate.calibrate(0.8)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", OutsideCases)
+        warnings.simplefilter("error", OutsideTrainingWarning)
         surrogate.predict(sources(6)[:3])
         surrogate.predict(sources(26)[:3])

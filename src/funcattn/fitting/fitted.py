@@ -22,7 +22,7 @@ from funcattn.fitting.sizing import extrapolated
 from funcattn.models import NormalisedNetwork, predict_streamed
 from funcattn.problem import slices
 from funcattn.serve.bands import Banded, Bands, SpreadKind, read_bands
-from funcattn.serve.familiar import Familiarity, read_familiarity
+from funcattn.serve.familiar import Familiarity, OutsideTrainingWarning, read_familiarity
 from funcattn.serve.finer import CoarserGridWarning, in_words, judged, said_alike
 from funcattn.settings import shown
 from funcattn.tasks.base import Splits
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 STREAMED = 200_000
 """Cases with more points are predicted chunk by chunk."""
 MESH = "positions.npy"
-
-
-class OutsideTrainingWarning(UserWarning):
-    """An input lies outside of what the surrogate was trained on."""
 
 
 class Owner:
@@ -378,17 +374,15 @@ class FittedSurrogate:
             return torch.stack([self._streamed(sample, each) for each in (first, *others)])
         where = first.position_range
         batch = collate([sample]).to(where.device, where.dtype)
-        familiar, raised = self._familiar, [False]
-        if familiar is None:
-            said = self.task.predict(first, batch)
-        else:
-            said, (score,), raised = judged(self.task, first, batch, familiar)
-            if score.worst > 1:
-                words = f"a case is {familiar.in_words(score.worst)}"
-                warnings.warn(words, OutsideTrainingWarning, stacklevel=4)
-            if any(raised):
-                words = f"a case is on another grid: {in_words(self.task, batch.grid)}"
-                warnings.warn(words, CoarserGridWarning, stacklevel=4)
+        familiar = self._familiar
+        usual = self.run.usual_error if self.task.has_metrics else None
+        said, scores, raised = judged(self.task, first, batch, usual, familiar)
+        if familiar is not None and scores is not None and scores[0].worst > 1:
+            words = f"a case is {familiar.in_words(scores[0].worst)}"
+            warnings.warn(words, OutsideTrainingWarning, stacklevel=4)
+        if any(raised):
+            words = f"a case is on another grid: {in_words(self.task, batch.grid)}"
+            warnings.warn(words, CoarserGridWarning, stacklevel=4)
         more = [said_alike(self.task, each, batch, raised) for each in others]
         return torch.cat([said, *more]).float().cpu()
 

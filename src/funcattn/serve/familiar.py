@@ -36,6 +36,10 @@ Pooled = Mapping[str, Tensor]
 """Tensors by layer: (b f), unless something else is said."""
 
 
+class OutsideTrainingWarning(UserWarning):
+    """An input lies outside of what the network was trained on."""
+
+
 class Score(NamedTuple):
     """How unlike the training data a sample is: both over the limits of validation."""
 

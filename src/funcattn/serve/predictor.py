@@ -19,7 +19,12 @@ from funcattn.markup import table
 from funcattn.models import Encoded, NormalisedNetwork, predict_streamed
 from funcattn.models.encoded import POINTS_AT_ONCE
 from funcattn.serve.bands import Banded, Bands, read_bands
-from funcattn.serve.familiar import Familiarity, Score, read_familiarity
+from funcattn.serve.familiar import (
+    Familiarity,
+    OutsideTrainingWarning,
+    Score,
+    read_familiarity,
+)
 from funcattn.serve.finer import CoarserGridWarning, in_words, judged, said_alike
 from funcattn.serve.inputs import (
     blaming_inputs,
@@ -35,10 +40,6 @@ from funcattn.training.run import Run
 from funcattn.training.setup import device_named
 
 Field = TypeVar("Field", Tensor, npt.NDArray[Any])
-
-
-class OutsideTrainingWarning(UserWarning):
-    """An input lies far outside what the network was trained on."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ class Predictor:
                     OutsideTrainingWarning,
                     stacklevel=3,
                 )
-        if raised is not None and any(raised):
+        if any(raised):
             warnings.warn(
                 f"sample {raised.index(True)}: {in_words(self.task, batch.grid)}",
                 CoarserGridWarning,
@@ -238,22 +239,16 @@ class Predictor:
             )
         return out
 
-    def _said(
-        self, batch: Batch
-    ) -> tuple[Tensor, tuple[Score, ...] | None, tuple[bool, ...] | None]:
+    def _said(self, batch: Batch) -> tuple[Tensor, tuple[Score, ...] | None, tuple[bool, ...]]:
         """What each network says, (k b n *o), how unlike the training data each sample is, and
         which are said on the grid of training."""
-        task, scores, raised = self.task, None, None
+        usual = None if self.run is None else self.run.usual_error
         with torch.no_grad(), blaming_inputs(batch):
-            if self.familiar is None:
-                first = task.predict(self.surrogate, batch)
-            else:
-                found = judged(task, self.surrogate, batch, self.familiar)
-                first, scores, raised = found.said, tuple(found.scores), tuple(found.raised)
-            others = [said_alike(task, each, batch, raised or ()) for each in self.networks[1:]]
+            first, scores, raised = judged(self.task, self.surrogate, batch, usual, self.familiar)
+            others = [said_alike(self.task, each, batch, raised) for each in self.networks[1:]]
             out = torch.stack([first, *others])
             check_finite(out.mean(0), batch.mask)
-        return out, scores, raised
+        return out, None if scores is None else tuple(scores), tuple(raised)
 
     def _refuse_ensemble(self, what: str) -> None:
         if len(self.networks) > 1:

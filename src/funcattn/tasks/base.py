@@ -185,6 +185,10 @@ class Task(ABC, Generic[Data]):
                 )
         return errors
 
+    def as_target(self, prediction: Tensor) -> Tensor:
+        """What a prediction says is true, for metrics of another one."""
+        return prediction
+
     @property
     def picture(self) -> PictureKind:
         """How a sample is drawn."""

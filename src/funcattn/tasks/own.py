@@ -200,6 +200,11 @@ class Own(Task[OwnData]):
         """Whether the samples are at hand."""
         return self._splits is not None
 
+    @property
+    def has_metrics(self) -> bool:
+        """Whether it is known by what the errors of fields are divided."""
+        return bool(self.data.classes or self._deviations or self.has_samples)
+
     def splits(self, store: Store) -> Splits:  # noqa: ARG002
         """The samples that the task was made with."""
         if self._splits is None:
@@ -304,6 +309,10 @@ class Own(Task[OwnData]):
         return replace(sample, values=values, target=sample.target[:, start : start + length])
 
     # Loss and metrics
+
+    def as_target(self, prediction: Tensor) -> Tensor:
+        """Of labels, the likeliest."""
+        return prediction.argmax(-1) if self.data.classes else prediction
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """The mean over the fields of each field's error over its deviation in training."""

@@ -229,6 +229,14 @@ class Run:
         record: dict[str, Any] = read_json(self.file("record.json"), _RECORD)
         return record
 
+    @cached_property
+    def usual_error(self) -> float | None:
+        """On validation data; None of a run that is not finished, or that counts what is right."""
+        if not self.finished or TASKS[self.settings.task].larger_is_better:
+            return None
+        found: float = self.record["validation"]
+        return found
+
     @property
     def history(self) -> list[dict[str, float]]:
         """One line per finished epoch."""
