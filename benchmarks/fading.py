@@ -26,7 +26,7 @@ from funcattn.files import write_text
 from funcattn.provenance import facts
 from funcattn.tasks import TASKS, Task
 from funcattn.training.lap import Lap
-from funcattn.training.race import network_of
+from funcattn.training.recipe import network_of
 from funcattn.training.settings import default_settings
 
 FILE = Path("results/fading.jsonl")

@@ -207,7 +207,7 @@ def other_files() -> list[Kind]:
     from funcattn.fitting.plan import read_plan
     from funcattn.models import Encoded
     from funcattn.settings import RunSettings
-    from funcattn.training.race import Records
+    from funcattn.training.race_records import Records
     from funcattn.training.settings import default_settings, from_file
 
     repository = Path(__file__).parents[1]

@@ -33,8 +33,8 @@ from funcattn.files import write_text
 from funcattn.models.functional_operator import FunctionalOperator
 from funcattn.models.streaming import predict_streamed
 from funcattn.provenance import facts
+from funcattn.training.entrant import Entrant, Start
 from funcattn.training.lap import Lap
-from funcattn.training.race import Entrant, Start
 
 POINTS, STEPS, RATE, SEED = 10**6, 1200, 0.5, 0
 REACHES = {2: 1 / 32, 3: 1 / 16}

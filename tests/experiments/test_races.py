@@ -19,7 +19,8 @@ from funcattn.experiments.engine.race_page import (
 )
 from funcattn.experiments.engine.races import standings
 from funcattn.models import MODELS
-from funcattn.training.race import RATE_FACTORS, Records
+from funcattn.training.race import RATE_FACTORS
+from funcattn.training.race_records import Records
 from funcattn.training.recipe import SHARED
 from funcattn.training.settings import default_settings
 

@@ -11,16 +11,11 @@ from torch import Tensor
 
 from funcattn.data import Store
 from funcattn.training import race as module
+from funcattn.training import unit
+from funcattn.training.entrant import Entrant, Start
 from funcattn.training.lap import Lap, error_of, goodness
-from funcattn.training.race import (
-    RATE_FACTORS,
-    Entrant,
-    Records,
-    Start,
-    race,
-    searched,
-    unit_seconds,
-)
+from funcattn.training.race import RATE_FACTORS, race, searched
+from funcattn.training.race_records import Records
 
 STEP = 0.01
 """CPU seconds of a step, as the tests say it was measured."""
@@ -35,8 +30,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         del function
         return {"step_units": 5.0, "megabytes": 1.0, "parameters": 1}
 
-    monkeypatch.setattr(module, "_in_a_process", measure)
-    monkeypatch.setattr(module, "_unit_here", lambda: STEP / 5)
+    monkeypatch.setattr(module, "in_a_process", measure)
+    monkeypatch.setattr(module, "unit_here", lambda: STEP / 5)
 
 
 def test_a_race_is_not_continued_on_another_processor(
@@ -46,13 +41,13 @@ def test_a_race_is_not_continued_on_another_processor(
     raced(store, tmp_path, "fno")
     path = tmp_path / "darcy.jsonl"
     before = path.read_bytes()
-    monkeypatch.setattr(module, "_unit_here", lambda: STEP / 5 * 1.2)
+    monkeypatch.setattr(module, "unit_here", lambda: STEP / 5 * 1.2)
     raced(store, tmp_path, "fno", seeds=(0, 1, 2))  # one kind of processor, on another day
     assert path.read_bytes().startswith(before)
     assert path.read_bytes() != before
     before = path.read_bytes()
     for factor in (1.3, 1 / 1.3):
-        monkeypatch.setattr(module, "_unit_here", lambda factor=factor: STEP / 5 * factor)
+        monkeypatch.setattr(module, "unit_here", lambda factor=factor: STEP / 5 * factor)
         assert len(raced(store, tmp_path, "fno", seeds=(0, 1, 2))) == 3  # nothing is measured
         with pytest.raises(ValueError, match=r"expected the kind of processor .* got .*--out"):
             raced(store, tmp_path, "transolver")
@@ -186,10 +181,10 @@ def test_memory_of_steps_is_seen_below_an_earlier_peak(store: Store) -> None:
 def test_the_unit_is_the_least_time_of_a_fixed_piece_of_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert unit_seconds(3) > 0
+    assert unit.unit_seconds(3) > 0
     clock = iter([0.0, 3.0, 10.0, 11.0, 20.0, 25.0])
-    monkeypatch.setattr(module.time, "process_time", lambda: next(clock))
-    assert unit_seconds(3) == 1.0
+    monkeypatch.setattr(unit.time, "process_time", lambda: next(clock))
+    assert unit.unit_seconds(3) == 1.0
 
 
 def test_a_lap_that_fails_is_the_worst_of_all(
@@ -308,13 +303,12 @@ def test_data_is_made_before_the_process_that_measures_is_started(
     """A process of a pool may not start the workers that make data."""
     empty = Store(tmp_path / "data")
 
-    def measure(function: Any, *_: Any) -> Any:
-        if function is unit_seconds:
-            return STEP
+    def measure(*_: Any) -> Any:
         assert [len(each) for each in empty.sets()] == [20]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_in_a_process", measure)
+    monkeypatch.setattr(module, "in_a_process", measure)
+    monkeypatch.setattr(module, "unit_here", lambda: STEP)
     with pytest.raises(KeyboardInterrupt):
         raced(empty, tmp_path, "fno")
 
@@ -339,11 +333,11 @@ def test_a_line_that_was_cut_is_made_again(tmp_path: Path) -> None:
 def test_a_network_that_cannot_race_is_refused_here_and_not_in_another_process(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(function: Any, *_: Any) -> Any:
-        assert function is unit_seconds
-        return STEP
+    def measure(*_: Any) -> Any:
+        raise AssertionError("a process was started")
 
-    monkeypatch.setattr(module, "_in_a_process", measure)
+    monkeypatch.setattr(module, "in_a_process", measure)
+    monkeypatch.setattr(module, "unit_here", lambda: STEP)
     with pytest.raises(ValueError, match="model: expected one that takes this task"):
         race(
             "elasticity",

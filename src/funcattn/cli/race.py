@@ -13,7 +13,8 @@ from rich.table import Table
 from funcattn.cli import commands
 from funcattn.cli.terminal import refuse
 from funcattn.tasks import TASKS, Task
-from funcattn.training.race import Entrant, race
+from funcattn.training.entrant import Entrant
+from funcattn.training.race import race
 from funcattn.training.recipe import RecipeName
 
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

@@ -4,6 +4,8 @@
    the number of its steps, and its schedule ends with the last of them. CPU seconds are longer on
    a busy machine, which shares its caches: so a fixed piece of work is timed after every step, and
    the step counts in units of that work, whose least time is measured once for all networks.
+   Another kind of processor does networks in other proportions to this work, so a race that began
+   on one is not continued on another.
 2. Five rates are tried on the training data, each for a tenth of the budget, and further ones while
    the best is at an end. All networks get the same five. Of the rates whose validation error is
    within 5 % of the least the middle one is taken, of two the smaller: short trainings favour large
@@ -17,281 +19,28 @@ last whole piece. The time for validation is not in the budget.
 `recipe` says how all networks are trained; see `funcattn.training.recipe`.
 """
 
-import json
 import math
-import multiprocessing
-import os
 import statistics
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache as kept
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from funcattn.data import Store
-from funcattn.documents import DocumentError, parse_sealed, sealed
-from funcattn.models import NormalisedNetwork
-from funcattn.models.functional_operator import (
-    FunctionalOperatorSettings,
-    reach_of_surroundings,
-)
-from funcattn.ops.memory import peak_rise
-from funcattn.processes import end_with_pool
 from funcattn.processor import name as processor_name
 from funcattn.provenance import facts
-from funcattn.settings import Profile, changed
-from funcattn.tasks import TASKS, Task
-from funcattn.training.lap import Lap, error_of, metrics_of
-from funcattn.training.recipe import OWN_FEATURES, SHARED, RecipeName, network_of
-from funcattn.training.settings import default_settings
+from funcattn.settings import Profile
+from funcattn.training.entrant import MEASURED_STEPS, Entrant, Start
+from funcattn.training.race_records import Records
+from funcattn.training.recipe import RecipeName
+from funcattn.training.unit import in_a_process, unit_here
 
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """What the recipe's rates are multiplied by in the search."""
-_SEARCHED = 0.1
-"""Part of the budget that each rate of the search gets."""
 _FURTHEST = 16.0
 """How far the search goes at most, up and down."""
 _AS_GOOD = 1.05
 """Errors of the search that are this close count as the same."""
-_MEASURED = (5, 15)
-"""Steps before the measurement, and steps that are measured."""
 _ALIKE = 1.25
 """Least times of the fixed piece of work that differ by less are those of one kind of processor."""
-
-ELSEWHERE: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
-    "darcy": lambda data: {"use_every": data.use_every // 2},
-    "burgers": lambda data: {"test_every": data.use_every},
-}
-"""Other resolutions at which the test samples of a task are read too: changes of data settings."""
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """A network in a race: its name in the registry, and changes to its settings for the task."""
-
-    model: str
-    network: Mapping[str, Any] = field(default_factory=dict)
-    optimisation: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """The model with what is changed."""
-        changes = {**self.network, **self.optimisation}
-        return " ".join([self.model, *(f"{name}={value}" for name, value in changes.items())])
-
-
-@dataclass(frozen=True)
-class Start:
-    """An entrant at the start of a race: all that decides its numbers but rate, steps and seed."""
-
-    name: str
-    """Of the task."""
-    entrant: Entrant
-    recipe: RecipeName
-    profile: Profile
-    cache: Path
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """Changes to the task's settings of its data."""
-
-    @property
-    def task(self) -> Task:
-        """The task with the settings of the entrant."""
-        settings = default_settings(self.name, self.profile, "modern", self.entrant.model)
-        if self.recipe == "shared":
-            settings = replace(settings, optimisation=SHARED)
-        network = dict(self.entrant.network)
-        if self.entrant.model != OWN_FEATURES:
-            network.pop("surroundings", None)
-        changes = {
-            "data": self.data,
-            "network": network,
-            "optimisation": self.entrant.optimisation,
-        }
-        return TASKS[self.name](changed(settings, changes))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that decide the numbers, without those that the race decides itself."""
-        settings = asdict(self.task.settings)
-        for unused in ("seed", "checkpoint_seconds"):
-            settings.pop(unused, None)
-        settings["optimisation"].pop("epochs")
-        # Where files lie on one machine means nothing elsewhere; a run has their fingerprint.
-        settings["data"].pop("path", None)
-        # As a number, so that lines mean the same where a default has changed.
-        if self.surroundings is not None or "surroundings" in settings["network"]:
-            settings["network"]["surroundings"] = self.surroundings
-        return settings
-
-    @property
-    def surroundings(self) -> float | None:
-        """The least reach of the surroundings that the network gets; None: it gets none.
-
-        Raises:
-            ValueError: it is no reach, or the points or the recipe have no place for one.
-        """
-        task = self.task
-        own, problem = task.settings.network, task.problem
-        if isinstance(own, FunctionalOperatorSettings):
-            return reach_of_surroundings(own.surroundings, problem)
-        asked = self.entrant.network.get("surroundings")
-        if asked is None:
-            return None
-        if problem.grid or self.recipe != "shared":
-            raise ValueError(
-                f"surroundings: expected a cloud of points and the shared recipe, got {self.name}, "
-                f"{'a grid' if problem.grid else 'a cloud'}, and recipe {self.recipe}; leave "
-                f"surroundings of {self.entrant.model} out"
-            )
-        checked = changed(FunctionalOperatorSettings(), {"surroundings": asked}, "models")
-        return reach_of_surroundings(checked.surroundings, problem)
-
-    def lap(self, *, steps: int, factor: float = 1.0, seed: int = 0) -> Lap:
-        """A training with rates times a factor, not run yet."""
-        task = self.task
-        how = task.settings.optimisation
-        scaled = replace(how, rate=factor * how.rate, muon_rate=factor * how.muon_rate)
-        task = TASKS[self.name](replace(task.settings, optimisation=scaled, seed=seed))
-        model = network_of(task, self.recipe, self.surroundings)
-        return Lap(task, task.splits(Store(self.cache)), model, steps=steps, seed=seed)
-
-    def measured(self) -> dict[str, Any]:
-        """The step in this process: in units of `unit_seconds`, with memory and parameters."""
-        torch.set_num_threads(1)
-        before, counted = _MEASURED
-        lap = self.lap(steps=before + counted)
-        units: list[float] = []
-        rise = peak_rise(
-            lambda: lap.run(watch=False, after_step=lambda: units.append(unit_seconds()))
-        )
-        ratios = [step / unit for step, unit in zip(lap.spent, units, strict=True)]
-        return {
-            "step_units": statistics.median(ratios[before:]),
-            "megabytes": round(rise / 2**20, 1),
-            "parameters": _count(lap.model),
-        }
-
-    def tried(self, factor: float, steps: int) -> dict[str, Any]:
-        """A rate of the search: the better validation error of final and averaged weights."""
-        lap = self.lap(steps=max(round(_SEARCHED * steps), 10), factor=factor).run(watch=False)
-        return {"validation": lap.chosen()[0], "cpu_seconds": round(lap.seconds, 2)}
-
-    def finished(self, factor: float, steps: int, seed: int) -> dict[str, Any]:
-        """A whole training, and its one test."""
-        lap = self.lap(steps=steps, factor=factor, seed=seed).run()
-        validation, averaged = lap.chosen()
-        model = lap.averaged if averaged else lap.model
-        values = metrics_of(lap.task, model, lap.splits.test)
-        metrics = lap.task.summary(values)
-        line = {
-            "validation": validation,
-            "averaged": averaged,
-            "test": metrics[lap.task.headline],
-            "metrics": metrics,
-            "medians": {name: statistics.median(values[name]) for name in values},
-            "steps": steps,
-            "cpu_seconds": round(lap.seconds, 2),
-            "curve": lap.curve,
-            "parameters": _count(model),
-            "data": lap.splits.fingerprint,
-        }
-        if self.name in ELSEWHERE:
-            other = ELSEWHERE[self.name](lap.task.settings.data)
-            task = TASKS[self.name](changed(lap.task.settings, {"data": other}))
-            samples = task.splits(Store(self.cache)).test
-            line["test_elsewhere"] = {**other, "test": error_of(task, model, samples)}
-        return line
-
-
-def unit_seconds(times: int = 1) -> float:
-    """CPU seconds of a fixed piece of work, not unlike that of a layer: the least of so many.
-
-    It works in memory that it keeps: new memory costs more in some processes than in others, by
-    what the network before has left to the allocator.
-    """
-    x, weight, y = _unit_tensors()
-    least = math.inf
-    for _ in range(times):
-        began = time.process_time()
-        for _ in range(4):
-            torch.mm(x, weight, out=y)
-            torch.tanh(y, out=y)
-        least = min(least, time.process_time() - began)
-    return least
-
-
-@kept
-def _unit_here() -> float:
-    """The unit, in a process that has done nothing else."""
-    found: float = _in_a_process(unit_seconds, 1000)
-    return found
-
-
-def _refuse_another_processor(records: "Records") -> None:
-    """Whether times of this processor may stand beside those of the file.
-
-    Raises:
-        ValueError: they may not.
-    """
-    for line in records.lines:
-        if line.get("key", {}).get("piece") != "unit":
-            continue
-        then, here = line["seconds"], _unit_here()
-        if not 1 / _ALIKE < here / then < _ALIKE:
-            raise ValueError(
-                f"{records.path}: expected the kind of processor that this race began on, where "
-                f"its fixed piece of work takes {1000 * then:.3g} ms, got {processor_name()}, "
-                f"where it takes {1000 * here:.3g} ms; choose another folder (--out)"
-            )
-
-
-@kept
-def _unit_tensors() -> tuple[Tensor, Tensor, Tensor]:
-    return torch.ones(2048, 64), torch.eye(64), torch.empty(2048, 64)
-
-
-class Records:
-    """The lines of a race: one for each piece that is done, found again by what decides it."""
-
-    def __init__(
-        self,
-        path: Path,
-        before: Callable[["Records"], None] = lambda records: None,  # noqa: ARG005
-    ) -> None:
-        self.path = path
-        self.before = before
-        """Called before a piece is made."""
-        self.lines: list[dict[str, Any]] = []
-        for text in path.read_bytes().splitlines() if path.exists() else []:
-            # What was damaged, or cut when the race was killed, is made again.
-            with suppress(DocumentError):
-                self.lines.append(parse_sealed(text, where=str(path), advice="remove the line"))
-
-    def piece(
-        self, key: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """The line with this key; where there is none it is made and written."""
-        wanted = json.loads(json.dumps(key))
-        for line in self.lines:
-            if chosen(line.get("key")) == chosen(wanted):
-                return line
-        self.before(self)
-        line = {"key": wanted, **make(), "command": _command(), **facts()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = self.path.read_bytes() if self.path.exists() else b""
-        cut = bool(text) and not text.endswith(b"\n")
-        with self.path.open("a") as file:
-            file.write(("\n" if cut else "") + sealed(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.lines.append(line)
-        return line
 
 
 def race(
@@ -340,13 +89,13 @@ def _raced(
     machine = {name: facts()[name] for name in ("machine", "threads")}
     unit = records.piece(
         {"piece": "unit", **machine},
-        lambda: {"seconds": _unit_here()},
+        lambda: {"seconds": unit_here()},
     )
 
     def measured() -> dict[str, Any]:
         # Data is made here, as a process of a pool cannot start workers; so are refusals.
-        start.lap(steps=sum(_MEASURED))
-        found: dict[str, Any] = _in_a_process(start.measured)
+        start.lap(steps=sum(MEASURED_STEPS))
+        found: dict[str, Any] = in_a_process(start.measured)
         return found
 
     step = records.piece({"piece": "step", **known}, measured)
@@ -401,24 +150,19 @@ def searched(error: Callable[[float], float], *, larger_is_better: bool = False)
     return taken()
 
 
-def chosen(value: Any) -> Any:
-    """A key without what is None: settings that came later are the network's own choice."""
-    if not isinstance(value, Mapping):
-        return value
-    return {name: chosen(each) for name, each in value.items() if each is not None}
+def _refuse_another_processor(records: Records) -> None:
+    """Whether times of this processor may stand beside those of the file.
 
-
-def _command() -> str:
-    """What was typed, without the folder of the program."""
-    program = Path(sys.argv[0]).name
-    return " ".join(["funcattn" if program == "__main__.py" else program, *sys.argv[1:]])
-
-
-def _in_a_process(measure: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns in a process that has done nothing else."""
-    with multiprocessing.get_context("spawn").Pool(1, initializer=end_with_pool) as pool:
-        return pool.apply(measure, arguments)
-
-
-def _count(model: NormalisedNetwork) -> int:
-    return sum(p.numel() for p in model.network.parameters())
+    Raises:
+        ValueError: they may not.
+    """
+    for line in records.lines:
+        if line.get("key", {}).get("piece") != "unit":
+            continue
+        then, here = line["seconds"], unit_here()
+        if not 1 / _ALIKE < here / then < _ALIKE:
+            raise ValueError(
+                f"{records.path}: expected the kind of processor that this race began on, where "
+                f"its fixed piece of work takes {1000 * then:.3g} ms, got {processor_name()}, "
+                f"where it takes {1000 * here:.3g} ms; choose another folder (--out)"
+            )

@@ -12,7 +12,8 @@ from funcattn.experiments.engine.trial import Trial
 from funcattn.models import MODELS
 from funcattn.models.functional_operator import reach_of_surroundings
 from funcattn.tasks import TASKS
-from funcattn.training.race import Records, chosen, searched
+from funcattn.training.race import searched
+from funcattn.training.race_records import Records, chosen
 from funcattn.training.recipe import SHARED
 from funcattn.training.settings import default_settings
 
