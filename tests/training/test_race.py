@@ -167,7 +167,7 @@ def test_other_data_of_a_task_are_other_pieces_wherever_they_lie(
 
 
 def test_the_step_is_measured_in_a_process_of_its_own(store: Store) -> None:
-    measurement = module._in_a_process(start(store).measured)
+    measurement = unit.in_a_process(start(store).measured)
     assert measurement["step_units"] > 0
     assert measurement["parameters"] > 100
     assert measurement["megabytes"] > 0
