@@ -2,6 +2,7 @@
 
     python benchmarks/alone.py
     python benchmarks/alone.py "layer, 1 head"   # cases that begin so; others stay as they are
+    python benchmarks/alone.py --to results/alone_intel.json   # on another kind of processor
 
 `funcattn bench` lets all candidates take turns in one process, where the memory that one holds
 changes what the allocator does for the next. Here processes take turns instead: ours, reference,
@@ -11,6 +12,7 @@ one thread. Stopped at any moment, the same command goes on; ten minutes. Each c
 command and commit it was made.
 """
 
+import argparse
 import json
 import shlex
 import statistics
@@ -87,18 +89,22 @@ def _with_ratios(took: dict[str, list[float]]) -> dict[str, object]:
 
 def main() -> None:
     """Measure, print and write; with a case and a form, only measure that here."""
-    if len(sys.argv) == 3:
-        print(json.dumps(milliseconds(*sys.argv[1:])))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case", nargs="?", default="")
+    parser.add_argument("candidate", nargs="?")
+    parser.add_argument("--to", type=Path, default=RESULT)
+    asked = parser.parse_args()
+    if asked.candidate:
+        print(json.dumps(milliseconds(asked.case, asked.candidate)))
         return
-    wanted = sys.argv[1] if len(sys.argv) == 2 else ""
     made = {"command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
-    cases = json.loads(RESULT.read_text())["cases"] if RESULT.exists() else {}
+    cases = json.loads(asked.to.read_text())["cases"] if asked.to.exists() else {}
     for case in CASES:
-        if not case.startswith(wanted):
+        if not case.startswith(asked.case):
             continue
         if case not in cases or cases[case]["made"]["commit"] != made["commit"]:
             cases[case] = {**compared(case), "made": made}
-            write_text(RESULT, json.dumps({"cases": cases}, indent=1) + "\n")
+            write_text(asked.to, json.dumps({"cases": cases}, indent=1) + "\n")
         print(case, json.dumps(cases[case]), flush=True)
 
 
