@@ -1,12 +1,14 @@
 """Products at the points, and steps of Muon: in C, and by PyTorch.
 
     python benchmarks/products.py
+    python benchmarks/products.py --to results/products_intel.json   # on another kind of processor
 
 Writes results/products.json: GFLOP/s of x W^T for some sizes, by C and by PyTorch in float32 and in
 bfloat16, in turns, the best of many calls; and the CPU time of Newton-Schulz steps on a stack of
 complex matrices as four mode-wise maps of a torus have it. One thread.
 """
 
+import argparse
 import json
 import shlex
 import sys
@@ -18,7 +20,7 @@ import torch
 
 from funcattn.files import write_text
 from funcattn.ops.native import orthogonal, why_not
-from funcattn.ops.native.products import linear
+from funcattn.ops.native.products import multiplied
 from funcattn.provenance import facts
 from funcattn.training.muon import orthogonalised
 
@@ -42,6 +44,9 @@ def best(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float
 @torch.no_grad()
 def main() -> None:
     """Measure, print and write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--to", type=Path, default=RESULT)
+    to = parser.parse_args().to
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if (why := why_not()) is not None:
@@ -51,7 +56,7 @@ def main() -> None:
         x, weight = torch.randn(points, inputs), torch.randn(outputs, inputs)
         half = x.bfloat16(), weight.bfloat16()
         calls = {
-            "C": lambda x=x, w=weight: linear(x, w),
+            "C": lambda x=x, w=weight: multiplied(x, w.T),
             "PyTorch, float32": lambda x=x, w=weight: torch.nn.functional.linear(x, w),
             "PyTorch, bfloat16": lambda both=half: torch.nn.functional.linear(*both),
         }
@@ -71,7 +76,7 @@ def main() -> None:
         "Newton-Schulz, 800 complex 32 x 32, ms": {n: round(1e3 * t, 1) for n, t in muon.items()},
     }
     record = {**numbers, "command": shlex.join(["python", *sys.argv]), "seed": 0, **facts()}
-    write_text(RESULT, json.dumps(record, indent=1) + "\n")
+    write_text(to, json.dumps(record, indent=1) + "\n")
     print(json.dumps(numbers, indent=1))
 
 

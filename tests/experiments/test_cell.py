@@ -132,10 +132,27 @@ def test_other_code_does_not_go_on_with_it(tmp_path: Path, store: Store) -> None
     assert not (folder / "run").exists()
 
 
-def test_cpu_time_adds_up(tmp_path: Path) -> None:
+def test_cpu_time_adds_up_from_the_start_of_the_run(tmp_path: Path) -> None:
     path = tmp_path / "progress.json"
     path.write_text(json.dumps({"cpu_seconds": 1e6}))
-    assert cell_module._Progress(path).cpu() > 1e6
+    progress = cell_module._Progress(path)
+    assert 0 <= progress.cpu() - 1e6 < 0.5  # that of this process before is seconds
+
+
+def test_data_is_made_before_the_clock_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = Store(tmp_path / "data")
+
+    def started(path: Path) -> None:
+        del path
+        assert len(empty.sets()) == 1
+        raise KeyboardInterrupt
+
+    folder = smoke_cell(Trial("darcy"), tmp_path, empty)
+    monkeypatch.setattr(cell_module, "_Progress", started)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(folder)
 
 
 def test_few_shot_has_its_error_curve(

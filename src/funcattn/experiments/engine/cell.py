@@ -30,7 +30,7 @@ from funcattn.models import NormalisedNetwork
 from funcattn.ops.memory import peak_rise
 from funcattn.provenance import cpu_seconds, facts
 from funcattn.settings import RunSettings
-from funcattn.tasks import Task
+from funcattn.tasks import TASKS, Task
 from funcattn.training.cost import model_cost
 from funcattn.training.loop import State
 from funcattn.training.run import train
@@ -112,13 +112,15 @@ def run_cell(folder: Path) -> int:
 
 
 def _run(cell: Cell, folder: Path) -> None:
+    store = Store(cell.cache, workers=1)
+    TASKS[cell.settings.task](cell.settings).splits(store)  # before the clock of the run starts
     progress = _Progress(folder / "progress.json")
     place = folder / "run"
     run = train(
         cell.settings,
         place,
         resume=(place / "settings.json").exists(),
-        store=Store(cell.cache, workers=1),
+        store=store,
         on_step=progress.on_step,
         command=cell.command,
     )
@@ -167,12 +169,12 @@ class _Progress:
 
     def __init__(self, path: Path) -> None:
         self.path, self._written = path, 0.0
-        self._before = 0.0
+        self._before, self._start = 0.0, cpu_seconds()
         if path.exists():
             self._before = read_json(path, {"cpu_seconds": float})["cpu_seconds"]
 
     def cpu(self) -> float:
-        return self._before + cpu_seconds()
+        return self._before + cpu_seconds() - self._start
 
     def on_step(self, state: State, per_epoch: int) -> None:
         if time.monotonic() - self._written < _PROGRESS_SECONDS:
