@@ -57,10 +57,11 @@ def judged(
     Not with a mask, as there is nothing to say between points that are none.
     """
     raised = [False] * len(batch)
-    if usual is None and familiar is None:
+    finer = thinned(batch, task.grid, periodic=task.problem.periodic) is not batch
+    if familiar is None and (usual is None or not finer):
         return Judged(task.predict(network, batch), None, raised)
     look = looked_at(task, network, batch)
-    if usual is not None and look.known is not batch and batch.mask is None:
+    if usual is not None and finer and batch.mask is None:
         limit = _DOUBT * max(usual, _LEAST)
         raised = [not error <= limit for error in _doubts(task, look)]  # no number is no answer
     scores = None
