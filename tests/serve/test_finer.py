@@ -89,6 +89,18 @@ def test_how_much_a_network_may_differ_from_itself(airfoil: Predictor) -> None:
             assert found.scores is None
 
 
+def test_where_nothing_is_to_be_compared_a_network_is_asked_once_and_not_watched(
+    airfoil: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is watched stays in memory, which large meshes would feel."""
+    monkeypatch.setattr("funcattn.serve.finer.looked_at", None)
+    drawing = drawn(airfoil, 1)
+    batch, _ = airfoil.prepared(drawing.positions, drawing.values, grid=drawing.grid)
+    with torch.no_grad():
+        found = judged(airfoil.task, airfoil.surrogate, batch, 0.0134, None)
+    assert found.raised == [False]
+
+
 def test_a_sample_says_the_same_in_a_batch_of_others(airfoil: Predictor) -> None:
     first, second = drawn(airfoil, 2), drawn(airfoil, 2, seed=6)
     together = np.stack([first.positions, second.positions])
