@@ -98,7 +98,8 @@ class Race:
     """One recipe for all, the task's own optimisation, or both in turn."""
     profile: Size = "cpu"
     out: Path = Path("runs/races")
-    """Folder of the records, one file per task."""
+    """Folder of the records, one file per task. They are continued on the kind of processor that
+    they were begun on."""
     cache: Cache = CACHE
 
 

@@ -72,7 +72,8 @@ and the like are changes to a network's own settings: its depth is fitted to the
 `surroundings=0.03125` says that a network gets the density of points around each, at this reach and
 twice it, as a further input. Any network can: races with it stand beside those without.
 `funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
-has all lines with seed, commit, machine, searched rates and curves.
+has all lines with seed, commit, machine, searched rates and curves. All lines of a set are from one
+kind of processor; the command refuses to go on with them on another.
 
 An entry is the mean over the seeds ± their standard deviation, with the number of seeds in
 brackets. "Ahead by 1.25" says that the other has 1.25 times the error; "behind" is against the
