@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,15 @@ def facts() -> dict[str, Any]:
             **{name: version(name) for name in ("funcattn", "torch", "numpy")},
         },
     }
+
+
+def machine_of(record: Mapping[str, Any]) -> str:
+    """The machine that a record is from, with its processor where that is in the record, too.
+
+    >>> machine_of({"machine": "x86_64, 2 cores, Linux", "processor": "Some"})
+    'x86_64, 2 cores, Linux, Some'
+    """
+    return ", ".join(record[name] for name in ("machine", "processor") if name in record)
 
 
 def commit(package: Path = Path(__file__).parent) -> str:

@@ -20,6 +20,7 @@ from funcattn.bench.found import (
 )
 from funcattn.bench.measure import KINDS
 from funcattn.files import write_text
+from funcattn.provenance import machine_of
 from funcattn.viz.saving import write_figure
 
 SUMMARY_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20)
@@ -224,9 +225,9 @@ def how_made(found: Found) -> str:
     return "\n".join(
         [
             f"- Commit {every('commit')}; seed {every('seed')}.",
-            f"- Machine: {every('machine')}; threads: {every('threads')}; torch "
-            f"{', '.join(versions)}. Load of the machine before a process started: "
-            f"{between([record['load'] for record in timed], '.1f')}.",
+            f"- Machine: {'; '.join(sorted({machine_of(record) for record in records}))}; "
+            f"threads: {every('threads')}; torch {', '.join(versions)}. Load of the "
+            f"machine before a process started: {between([record['load'] for record in timed], '.1f')}.",
             "- Matrix product of 2048 x 2048 float32, best of each process: "
             f"{between([record['rates']['matrix product'] / 1e9 for record in timed], '.0f')} "
             "GFLOP/s; copy, read and written bytes together: "

@@ -47,8 +47,8 @@ def bands_section(run: Run) -> Iterator[Section]:
 
 def made_section(record: Mapping[str, Any]) -> Section:
     """The command, the machine and the versions behind a page."""
-    names = ("command", "commit", "machine", "threads", "versions")
-    rows = [(name, _plain(record[name])) for name in names]
+    names = ("command", "commit", "machine", "processor", "threads", "versions")
+    rows = [(name, _plain(record[name])) for name in names if name in record]
     return Section("How this was made", "", [Table(("what", "value"), rows)])
 
 

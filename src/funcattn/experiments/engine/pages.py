@@ -11,6 +11,7 @@ from funcattn.experiments.engine.races import Standing, at_equal_time, standings
 from funcattn.experiments.engine.trial import NotYet, Trial
 from funcattn.experiments.engine.typeset import latex_table, line_of, markdown_table
 from funcattn.files import write_text
+from funcattn.provenance import machine_of
 from funcattn.training.checkpoint import CheckpointError
 from funcattn.viz.saving import write_figure
 
@@ -274,7 +275,7 @@ def _how_made(outcome: Outcome) -> str:
     lines = [result.line for result in outcome.all_found()]
     if not lines:
         return ""
-    commits, machines = ({line[what] for line in lines} for what in ("commit", "machine"))
+    commits, machines = {line["commit"] for line in lines}, {machine_of(line) for line in lines}
     hours = sum(line["cpu_seconds"] for line in lines) / 3600
     return (
         f" {len(lines)} result{'s' if len(lines) > 1 else ''} over all seeds, {hours:.2g} hours on "
