@@ -222,12 +222,13 @@ def how_made(found: Found) -> str:
         seen = [float(r["page_faults"]) for r in timed if r["allocator"] == allocator]
         faults.append(f"{allocator} allocator {between(seen, '.0f')}")
     versions = sorted({record["versions"]["torch"] for record in records})
+    machines = sorted({machine_of(record) for record in records})
+    loads = between([record["load"] for record in timed], ".1f")
     return "\n".join(
         [
             f"- Commit {every('commit')}; seed {every('seed')}.",
-            f"- Machine: {'; '.join(sorted({machine_of(record) for record in records}))}; "
-            f"threads: {every('threads')}; torch {', '.join(versions)}. Load of the "
-            f"machine before a process started: {between([record['load'] for record in timed], '.1f')}.",
+            f"- Machine: {'; '.join(machines)}; threads: {every('threads')}; torch "
+            f"{', '.join(versions)}. Load of the machine before a process started: {loads}.",
             "- Matrix product of 2048 x 2048 float32, best of each process: "
             f"{between([record['rates']['matrix product'] / 1e9 for record in timed], '.0f')} "
             "GFLOP/s; copy, read and written bytes together: "
