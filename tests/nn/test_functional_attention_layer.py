@@ -172,6 +172,8 @@ def test_agrees_with_the_obvious_form_in_value_and_every_gradient(
         out = layer(x, weights=weights, mask=mask)
     expected = obvious(layer, x, source, weights * mask, source_weights * source_mask)
     assert (out - expected).norm() < 1e-10 * expected.norm()
+    if projection != "pinv":  # which loses four digits, more of them in small values
+        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-11)
 
     cotangent = random(*out.shape, generator=generator)
     named = {"x": x, **({"context": source} if cross else {}), **dict(layer.named_parameters())}
