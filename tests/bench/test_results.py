@@ -141,6 +141,21 @@ def test_what_was_measured_by_the_same_code_is_skipped(
     assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
 
 
+@pytest.mark.parametrize("before", [{"processor": "Another, family 1"}, {}])
+def test_times_of_two_processors_are_not_mixed(
+    tmp_path: Path, version: Callable[[str], None], before: dict[str, str]
+) -> None:
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps({"measurements": {"a": {**before, "threads": 1, "code": "one"}}}))
+    version("one")
+    kept, works = file.read_bytes(), [Work(key, lambda _: {"threads": 1}) for key in ("a", "b")]
+    assert run(works[:1], Measurements(file), command="c", again=False, on_work=quiet) == []
+    others = before.get("processor", "not named")
+    with pytest.raises(ValueError, match=rf"this processor, .*another one \({others}\).*--out"):
+        run(works, Measurements(file), command="c", again=False, on_work=quiet)
+    assert file.read_bytes() == kept
+
+
 def test_a_process_that_dies_does_not_stop_the_others(
     tmp_path: Path, version: Callable[[str], None]
 ) -> None:

@@ -19,6 +19,7 @@ from funcattn.bench.measure import Job, Say
 from funcattn.documents import read_json
 from funcattn.files import write_text
 from funcattn.processes import leashed
+from funcattn.processor import name as processor_name
 from funcattn.provenance import facts
 
 Allocator = Literal["default", "kept pages"]
@@ -239,6 +240,21 @@ class Measurements:
             del self.records[key]
         return len(gone)
 
+    def refuse_another_processor(self) -> None:
+        """Whether times of this processor may stand beside those of the file.
+
+        Raises:
+            ValueError: some of them are another's, or do not name theirs.
+        """
+        here = processor_name()
+        known = (record.get("processor", "not named") for record in self.records.values())
+        if others := sorted({processor for processor in known if processor != here}):
+            raise ValueError(
+                f"{self.path}: expected measurements of this processor, {here}, "
+                f"got some of another one ({'; '.join(others)}), whose times do not compare with "
+                "them; choose another file (--out), or remove this one to measure all anew"
+            )
+
     def keep(self, key: str, record: Mapping[str, Any], version: str, command: str) -> None:
         """Add a measurement, and write all of them."""
         made = {"code": version, "command": command, "seed": 0, **facts()}
@@ -261,12 +277,16 @@ def run(
 
     on_work is called with the name of each, also of those that are there, and returns a function
     that shows progress.
+
+    Raises:
+        ValueError: results has measurements of another processor.
     """
     failures = []
     for work in wanted:
         say, version = on_work(work.key), code_version()
         if results.has(work.key, version) and not again:
             continue
+        results.refuse_another_processor()
         try:
             results.keep(work.key, work.measure(say), version, command)
         except ChildProcessError as error:
