@@ -3,13 +3,15 @@
     python benchmarks/surroundings.py cost
     python benchmarks/surroundings.py step
     python benchmarks/surroundings.py meshes
+    python benchmarks/surroundings.py random
 
 cost: CPU seconds of our network at a million points, from memory and streamed without a scratch
 folder, with surroundings over without, in turns, the least of two. step: the same of a step of
 training on Elasticity. meshes: both are trained on Elasticity for so many steps and asked for
 validation samples of which one half of the plate has lost two thirds of its points; relative L2
-errors at the points that are left. Writes results/surroundings.json. Two minutes of one core at
-most.
+errors at the points that are left. random: a surrogate of Darcy flow, of which each case has
+points of its own drawn at random, so that there is no geometry to look at; test errors with and
+without, by seed. Writes results/surroundings.json. Two minutes of one core at most; random twelve.
 """
 
 import json
@@ -28,15 +30,22 @@ import torch
 from torch import Tensor, nn
 
 from funcattn.cli.terminal import CACHE
+from funcattn.data import Store
 from funcattn.documents import read_json
 from funcattn.files import write_text
 from funcattn.models.functional_operator import FunctionalOperator
 from funcattn.models.streaming import predict_streamed
 from funcattn.provenance import facts
+from funcattn.settings import changed
+from funcattn.surrogate import Surrogate
+from funcattn.tasks import TASKS
+from funcattn.tasks.own import rows_of_sample
 from funcattn.training.entrant import Entrant, Start
 from funcattn.training.lap import Lap
+from funcattn.training.settings import default_settings
 
 POINTS, STEPS, RATE, SEED = 10**6, 1200, 0.5, 0
+CASES, EPOCHS = 600, 20
 REACHES = {2: 1 / 32, 3: 1 / 16}
 RESULT = Path("results/surroundings.json")
 
@@ -125,6 +134,35 @@ def meshes() -> dict[str, Any]:
     return found
 
 
+def random() -> dict[str, Any]:
+    """Test errors where the points of a case are drawn at random from a grid of 43 x 43."""
+    grid = changed(default_settings("darcy", "cpu", "modern"), {"data": {"use_every": 5}})
+    samples = TASKS["darcy"](grid).splits(Store(CACHE)).train
+    found: dict[str, Any] = {"cases": CASES, "epochs": EPOCHS}
+    for points in (300, 1000):
+        rng = np.random.default_rng(SEED)
+        chosen = [
+            rows_of_sample(
+                sample, torch.from_numpy(rng.permutation(len(sample.positions))[:points])
+            )
+            for sample in (samples[i] for i in range(CASES))
+        ]
+        for name, reach in (("with", REACHES[2]), ("without", None)):
+            errors = []
+            for seed in (0, 1):
+                network = {"width": 64, "layers": 3, "surroundings": reach}
+                surrogate = Surrogate(epochs=EPOCHS, seed=seed, network=network, yardsticks=False)
+                surrogate.fit(
+                    [sample.values.numpy() for sample in chosen if sample.values is not None],
+                    [sample.target.numpy() for sample in chosen],
+                    positions=[sample.positions.numpy() for sample in chosen],
+                )
+                errors.append(round(surrogate.run.record["test"]["error"], 5))
+            found[f"{points} points, {name}"] = errors
+            print(points, name, errors, flush=True)
+    return found
+
+
 def main() -> None:
     """Measure one of them, and write it beside what there is."""
     torch.set_num_threads(1)
@@ -132,6 +170,7 @@ def main() -> None:
         "cost": cost,
         "step": step,
         "meshes": meshes,
+        "random": random,
     }
     (name,) = sys.argv[1:]
     found = {**parts[name](), "command": shlex.join(["python", *sys.argv]), "seed": SEED}

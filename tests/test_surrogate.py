@@ -470,6 +470,16 @@ def test_steps_see_some_points_and_predictions_all(
     assert len(fitted.predict(positions=positions[:1])[0]) == len(positions[0])
 
 
+@pytest.mark.parametrize(("by", "looks"), [("random", "auto"), ("farthest", None)])
+def test_the_density_of_points_that_keep_apart_is_not_looked_at(
+    random: np.random.Generator, by: Literal["random", "farthest"], looks: str | None
+) -> None:
+    positions = clouds(random, 12)
+    asked = quick(model="functional_operator", points=7, points_by=by)
+    fitted = asked.fit(None, [p[:, 0] for p in positions], positions=positions)
+    assert fitted.run.settings.network.surroundings == looks  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("model", ["funcattn", "functional_operator"])
 @pytest.mark.parametrize("shape", [(12,), (6, 5), (4, 3, 5)], ids=str)
 def test_both_networks_take_grids_of_which_steps_see_a_part(

@@ -220,16 +220,17 @@ def test_it_can_be_compiled_to_a_graph_that_gives_the_same(assert_equal_to_round
 AROUND = SMALL | {"surroundings": 1 / 8}
 
 
-def test_surroundings_are_off_unless_asked_for_and_idle_on_grids() -> None:
+def test_surroundings_are_on_unless_switched_off_and_idle_on_grids() -> None:
     problem = Problem(2, (Field("a"),), (Field("u"),))
-    network = build_model("functional_operator", FunctionalOperatorSettings(), problem)
-    assert isinstance(network, FunctionalOperator)
-    assert network.surroundings is None
-    given = FunctionalOperatorSettings(surroundings=1 / 32)
-    network = build_model("functional_operator", given, problem)
-    assert isinstance(network, FunctionalOperator)
-    assert network.surroundings is not None
-    assert [lattice.spacing for lattice in network.surroundings.lattices] == [1 / 32, 1 / 16]
+    reaches = []
+    for given in ({}, {"surroundings": 1 / 8}, {"surroundings": None}):
+        settings = FunctionalOperatorSettings(**given)  # type: ignore[arg-type]
+        network = build_model("functional_operator", settings, problem)
+        assert isinstance(network, FunctionalOperator)
+        around = network.surroundings
+        reaches.append(None if around is None else [each.spacing for each in around.lattices])
+    assert reaches == [[1 / 32, 1 / 16], [1 / 8, 1 / 4], None]
+    assert FunctionalOperator(2, 1, 1).surroundings is None
     assert FunctionalOperator(2, 1, 1, **AROUND, grid=True).surroundings is None
 
 

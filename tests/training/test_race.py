@@ -267,10 +267,11 @@ def test_on_clouds_any_network_may_look_at_surroundings(store: Store, tmp_path: 
 
 
 def test_a_line_has_the_reach_as_a_number(store: Store) -> None:
-    for model in ("functional_operator", "transolver"):
-        kept = cloud(store, model, surroundings="auto").settings["network"]
-        assert kept["surroundings"] == 1 / 32
-        assert cloud(store, model).settings["network"].get("surroundings") is None
+    for model, default in (("functional_operator", 1 / 32), ("transolver", None)):
+        for asked, reach in (("auto", 1 / 32), (1 / 8, 1 / 8), (None, None)):
+            kept = cloud(store, model, surroundings=asked).settings["network"]
+            assert kept.get("surroundings") == reach
+        assert cloud(store, model).settings["network"].get("surroundings") == default
 
 
 @pytest.mark.parametrize(

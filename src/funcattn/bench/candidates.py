@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from funcattn.bench.reference_form import ReferenceForm
 from funcattn.models import OperatorTransformer
@@ -21,7 +21,9 @@ from funcattn.settings import SizedAttentionSettings
 Scope = Literal["layer", "model"]
 OURS, PLAIN, STREAMED = "functional", "functional, plain", "functional, streamed"
 COMPILED, CHECKPOINTED = "functional, compiled", "functional, checkpointed"
-REFERENCE = "reference form"
+REFERENCE, HALF = "reference form", "functional, bfloat16"
+NEAREST = "linear_no"
+"""The baseline that ours is measured against with each alone: in most of the bench the fastest."""
 LAYERS_OF_MODEL = 8
 NOT_MEASURED = frozenset({"fourier", "intention", "perceiver", "transolver_plus", "lrsa", "lamo"})
 """Attentions that cost about what another does: galerkin, linear, flare, transolver, flare and
@@ -131,6 +133,34 @@ NETWORKS: dict[str, Candidate] = {
 }
 
 CANDIDATES: Mapping[Scope, Mapping[str, Candidate]] = {"layer": LAYERS, "model": NETWORKS}
+
+
+class _InHalf(nn.Module):
+    """A module under autocast, whose result has the precision of its first input."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *fields: Tensor) -> Tensor:
+        """Products in bfloat16, where autocast allows them."""
+        with torch.autocast(fields[0].device.type, dtype=torch.bfloat16):
+            out: Tensor = self.module(*fields)
+        return out.to(fields[0])
+
+
+def _in_half(candidate: Candidate) -> Candidate:
+    return Candidate(lambda shape, points: _InHalf(candidate.build(shape, points)))
+
+
+ALONE: Mapping[Scope, Mapping[str, Candidate]] = {
+    part: {
+        **{name: candidates[name] for name in (OURS, REFERENCE, NEAREST)},
+        HALF: _in_half(candidates[OURS]),
+    }
+    for part, candidates in CANDIDATES.items()
+}
+"""Those that are measured with each alone in its process."""
 
 
 def give_weights(module: nn.Module) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from funcattn.bench.alone import Alone, measure_alone
 from funcattn.bench.candidates import Shape
-from funcattn.bench.measure import Job, Say, measure_time
+from funcattn.bench.measure import Job, Say, measure_time, product_rate
 from funcattn.bench.memory import measure_memory, stay_within_memory
 from funcattn.bench.scale import measure_feat
 
@@ -25,6 +26,11 @@ def done(asked: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """What was asked for."""
     if asked["what"] == "scale":
         return measure_feat(asked["name"], say)
+    if asked["what"] == "product rate":
+        return {"rate": product_rate()}
+    if asked["what"] == "alone":
+        case = {**asked["case"], "shape": Shape(**asked["case"]["shape"])}
+        return measure_alone(Alone(**case), asked["candidate"])
     more = {"shape": Shape(**asked["shape"]), "candidates": tuple(asked["candidates"])}
     return JOBS[asked["what"]](Job(**{**asked, **more}), say)
 

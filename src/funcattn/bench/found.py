@@ -108,6 +108,15 @@ def failure(record: Record, name: str, kind: str) -> str | None:
     return str(said) if said else None
 
 
+def in_milliseconds(seconds: float) -> str:
+    """As tables show it.
+
+    >>> in_milliseconds(0.0123), in_milliseconds(1.5)
+    ('12.3', '1,500')
+    """
+    return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"
+
+
 def ratio(over: float | None, under: float | None) -> float | None:
     """A quotient of what may be missing."""
     return None if over is None or under is None else over / under

@@ -166,21 +166,17 @@ def interleaved(
     failed: dict[str, str] = {}
 
     orders = random.Random(0)
-    # Other work on the machine takes little of the CPU time of one thread, but much on the clock.
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
     def one_round(calls: Mapping[str, Call]) -> None:
         for name in orders.sample(list(calls), len(calls)):
-            start = clock()
             try:
-                calls[name]()
+                took[name].append(seconds_of(calls[name]))
             except (RuntimeError, MemoryError) as error:
                 failed[name] = short(error)
                 running.pop(name)
-            took[name].append(clock() - start)
 
     one_round({**running, **yardsticks})
-    brief = [name for name in candidates if took[name][0] * rounds < seconds]
+    brief = [name for name in running if took[name][0] * rounds < seconds]
     once = sum(took[name][0] for name in brief)
     wanted = min(MOST_ROUNDS, max(rounds, round(seconds * len(brief) / max(once, 1e-9))))
     said = time.perf_counter()
@@ -228,6 +224,26 @@ def machine_yardsticks() -> tuple[dict[str, Call], dict[str, float]]:
     }
     # A copy reads and writes four bytes per number.
     return works, {"matrix product": 2.0 * size**3, "copy": 8.0 * floats}
+
+
+def product_rate(times: int = 10) -> float:
+    """Of the matrix product, operations per second: the best of so many calls."""
+    works, amounts = machine_yardsticks()
+    call, best = works["matrix product"], math.inf
+    for _ in range(times):
+        best = min(best, seconds_of(call))
+    return amounts["matrix product"] / best
+
+
+def seconds_of(call: Call) -> float:
+    """Of one call: CPU time of one thread, the clock's of several.
+
+    Other work on the machine takes little of the CPU time of one thread, but much on the clock.
+    """
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
+    call()
+    return clock() - start
 
 
 def page_faults() -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from funcattn.bench import targets
+from funcattn.bench import alone, targets
 from funcattn.bench.candidates import CANDIDATES, OURS, REFERENCE, Scope, Shape
 from funcattn.bench.figure import curves
 from funcattn.bench.found import (
@@ -14,6 +14,7 @@ from funcattn.bench.found import (
     TextTable,
     bytes_per_point,
     failure,
+    in_milliseconds,
     of_peak,
     ratio,
     seconds,
@@ -265,6 +266,7 @@ def blocks(found: Found, pictures: str = "pictures") -> dict[str, str]:
         "summary": summary(found),
         "made": how_made(found),
         "targets": targets.table(found).markdown(),
+        "alone": alone.table(found).markdown(),
         "winners": "\n\n".join(won) or _NOTHING,
         "layers": "\n\n".join(of_shapes) or _NOTHING,
         "models": "\n\n".join(of_models) or _NOTHING,
@@ -321,7 +323,7 @@ def write_page(found: Found, page: Path) -> None:
 def _milliseconds(record: Record, name: str, kind: str) -> str:
     took = seconds(record, name, kind)
     if took is not None:
-        return _in_milliseconds(took)
+        return in_milliseconds(took)
     why = failure(record, name, kind)
     return "-" if why is None else ("no memory" if why == "out of memory" else "failed")
 
@@ -329,11 +331,7 @@ def _milliseconds(record: Record, name: str, kind: str) -> str:
 def _quartiles(record: Record, name: str, kind: str) -> str:
     found: Mapping[str, Any] = record["candidates"][name].get(kind, {})
     low, high = found.get("quartiles", (None, None))
-    return "-" if low is None else f"{_in_milliseconds(low)} - {_in_milliseconds(high)}"
-
-
-def _in_milliseconds(took: float) -> str:
-    return f"{1e3 * took:.3g}" if took < 1 else f"{1e3 * took:,.0f}"
+    return "-" if low is None else f"{in_milliseconds(low)} - {in_milliseconds(high)}"
 
 
 def _of_copy(record: Record, name: str, kind: str) -> float | None:

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import torch
 
 from funcattn import bench, models, nn, ops
+from funcattn.bench.alone import PROCESSES, Alone, merged
 from funcattn.bench.candidates import CANDIDATES, Scope, Shape
 from funcattn.bench.measure import Job, Say
 from funcattn.documents import read_json
@@ -98,7 +100,7 @@ def code_version() -> str:
         path for folder in folders[:2] for kind in sources for path in sorted(folder.rglob(kind))
     ]
     ours += [folders[2] / "operator_transformer.py"]
-    names = ("candidates", "child", "measure", "memory", "reference_form")
+    names = ("alone", "candidates", "child", "measure", "memory", "reference_form")
     ours += [folders[3] / f"{name}.py" for name in names]
     digest = hashlib.sha256(torch.__version__.encode())
     for path in ours:
@@ -148,6 +150,22 @@ def work_of_comparison(case: Comparison, effort: Effort) -> Work:
         return {**asdict(case), **found, "too slow": [name for name in known if name not in names]}
 
     return Work(case.key, measure)
+
+
+def work_of_alone(case: Alone, threads: int) -> Work:
+    """The candidates of a case, each alone, in turns."""
+
+    def measure(say: Say) -> dict[str, Any]:
+        took: list[dict[str, dict[str, float]]] = []
+        for index in range(PROCESSES):
+            took.append({})
+            for name in case.candidates:
+                say(f"process {index + 1} of {PROCESSES}, {name}")
+                asked = {"what": "alone", "case": asdict(case), "candidate": name}
+                took[-1][name] = in_a_child(asked, "default", threads, say)
+        return dict(merged(case, threads, took))
+
+    return Work(f"{case.key}, {_threads(threads)}", measure)
 
 
 def work_of_feat(name: str, threads: int) -> Work:
@@ -212,6 +230,27 @@ def in_a_child(
     return dict(found)
 
 
+def _as_fast_as_this(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether matrix products had about the rate that they have here."""
+    rates = [
+        (record["rates"]["matrix product"], record["threads"])
+        for record in records
+        if "rates" in record
+    ]
+    here = {
+        threads: in_a_child({"what": "product rate"}, "default", threads, _say_nothing)["rate"]
+        for threads in {threads for _, threads in rates}
+    }
+    ratios = [rate / here[threads] for rate, threads in rates]
+    return bool(ratios) and 1 / _ALIKE < statistics.median(ratios) < _ALIKE
+
+
+def _say_nothing(text: str) -> None:
+    """Where nobody listens."""
+
+
+_ALIKE = 1.25
+"""Rates of matrix products that differ by less are those of one kind of processor."""
 MEASUREMENTS = {"measurements": {...: {"threads": int}}}
 """The shape of the file."""
 
@@ -243,12 +282,19 @@ class Measurements:
     def refuse_another_processor(self) -> None:
         """Whether times of this processor may stand beside those of the file.
 
+        Earlier versions did not name it. Those measurements are known by the rate of their matrix
+        products.
+
         Raises:
-            ValueError: some of them are another's, or do not name theirs.
+            ValueError: some of them are another's, or cannot be known.
         """
         here = processor_name()
-        known = (record.get("processor", "not named") for record in self.records.values())
-        if others := sorted({processor for processor in known if processor != here}):
+        records = list(self.records.values())
+        named = {record["processor"] for record in records if "processor" in record}
+        unnamed = [record for record in records if "processor" not in record]
+        if unnamed and not _as_fast_as_this(unnamed):
+            named.add("not named")
+        if others := sorted(named - {here}):
             raise ValueError(
                 f"{self.path}: expected measurements of this processor, {here}, "
                 f"got some of another one ({'; '.join(others)}), whose times do not compare with "

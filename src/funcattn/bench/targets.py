@@ -3,7 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from funcattn.bench.candidates import COMPILED, LAYERS, OURS, REFERENCE, STREAMED, Shape
+from funcattn.bench import alone
+from funcattn.bench.alone import CASES, Alone
+from funcattn.bench.candidates import (
+    COMPILED,
+    HALF,
+    LAYERS,
+    NEAREST,
+    OURS,
+    REFERENCE,
+    STREAMED,
+    Scope,
+    Shape,
+)
 from funcattn.bench.found import Found, TextTable, bytes_per_point, of_peak, ratio, seconds
 from funcattn.bench.measure import KINDS
 from funcattn.bench.scale import FEATS
@@ -108,6 +120,59 @@ def _feat(name: str) -> Callable[[Found], float | None]:
     return lambda found: found.feats[name]["counted"] / 2**30 if name in found.feats else None
 
 
+def _least(
+    cases: Sequence[Alone], kind: str, than: str, who: str = OURS
+) -> Callable[[Found], float | None]:
+    def got(found: Found) -> float | None:
+        factors = [alone.faster(found, case, kind, than, who) for case in cases]
+        known = [factor for factor in factors if factor is not None]
+        return min(known) if len(known) == len(cases) else None
+
+    return got
+
+
+def _cases(part: Scope, shape: Shape, batch: int = 1, *, at: int | None = None) -> list[Alone]:
+    return [
+        case
+        for case in CASES
+        if (case.part, case.shape, case.batch) == (part, shape, batch)
+        and (at is None or case.points == at)
+    ]
+
+
+def _alone_targets() -> list[Target]:
+    """With each candidate alone in its process."""
+    on_clouds, one_head = _cases("layer", EIGHT), _cases("layer", ONE)
+    groups = [
+        ("8 heads, 512 points to a million", on_clouds, 1.0),
+        ("8 heads, 8 times 972 points", _cases("layer", EIGHT, 8), 1.0),
+        ("1 head, 2,048 points to a million", one_head, 2.0),
+    ]
+    targets = [
+        Target(
+            f"alone: {title}, {kind}: faster than LinearNO", wanted, _least(cases, kind, NEAREST)
+        )
+        for title, cases, wanted in groups
+        for kind in KINDS["layer"]
+    ]
+    small, middle = _cases("model", EIGHT, 4), _cases("model", EIGHT)
+    for title, cases, wanted in (("4 times 972", small, 1.3), ("7,225", middle, 1.4)):
+        step = f"alone: training step, {title} points"
+        targets += [
+            Target(f"{step}: faster than the reference", wanted, _least(cases, STEP, REFERENCE)),
+            Target(f"{step}: faster than LinearNO's", 1.0, _least(cases, STEP, NEAREST)),
+        ]
+    large = _cases("layer", EIGHT, at=POINTS)
+    for what, cases, kind in (
+        ("8 heads, 16,384 points, forward", large, FORWARD),
+        ("8 heads, 16,384 points, forward + backward", large, BACKWARD),
+        ("training step, 4 times 972 points", small, STEP),
+    ):
+        title = f"alone: {what}: bfloat16 faster than float32"
+        targets.append(Target(title, 1.4, _least(cases, kind, OURS, HALF)))
+    return targets
+
+
 def _heads(shape: Shape) -> str:
     return "8 heads" if shape == EIGHT else "1 head"
 
@@ -142,6 +207,7 @@ def _layer_targets() -> list[Target]:
 
 
 TARGETS: Sequence[Target] = (
+    *_alone_targets(),
     *_layer_targets(),
     *(
         Target(f"8 heads, {kind}: of the matrix-product peak", wanted, _fraction(kind), unit="%")

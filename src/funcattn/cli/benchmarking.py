@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from funcattn.bench import targets
+from funcattn.bench import alone, targets
 from funcattn.bench.candidates import LAYERS_OF_MODEL, Shape
 from funcattn.bench.found import Found, TextTable
 from funcattn.bench.measure import KINDS, Say
@@ -23,6 +23,7 @@ from funcattn.bench.runner import (
     Measurements,
     Work,
     run,
+    work_of_alone,
     work_of_comparison,
     work_of_feat,
 )
@@ -54,6 +55,9 @@ class Benchmarking:
             self.console.print(f"\nnetwork of {LAYERS_OF_MODEL} layers; default allocator")
             for kind in KINDS["model"]:
                 _print_parts(self.console, over_points(found, "model", SHAPES[0], kind))
+        if "alone" in {record.get("part") for record in found.records}:
+            self.console.print("\nall candidates alone in their processes")
+            _print_parts(self.console, alone.table(found))
         self.console.print("", _rich(targets.table(found)))
         for line in not_measured(found):
             self.console.print(line, markup=False, soft_wrap=True)
@@ -127,6 +131,13 @@ class Benchmarking:
                 Comparison("model", SHAPES[0], n, "default", self.options.threads) for n in models
             ]
         work = [work_of_comparison(case, effort) for case in wanted]
+        if "alone" in self.options.parts and not self.options.quick:
+            work += [
+                work_of_alone(case, self.options.threads)
+                for case in alone.CASES
+                if (not shapes or case.shape in shapes)
+                and (not self.options.sizes or case.points in self.options.sizes)
+            ]
         if "scale" in self.options.parts:
             work += [work_of_feat(name, self.options.threads) for name in FEATS]
         return work

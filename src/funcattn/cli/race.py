@@ -62,6 +62,8 @@ def named_changes(text: str, what: str) -> tuple[str, dict[str, Any]]:
 
     >>> named_changes("airfrans:split=aoa", "task")
     ('airfrans', {'split': 'aoa'})
+    >>> named_changes("functional_operator:layers=4,surroundings=None", "models")[1]
+    {'layers': 4, 'surroundings': None}
     """
     named, _, settings = text.partition(":")
     changes: dict[str, Any] = {}
@@ -74,7 +76,7 @@ def named_changes(text: str, what: str) -> tuple[str, dict[str, Any]]:
         try:
             changes[name] = json.loads(value)
         except ValueError:
-            changes[name] = value
+            changes[name] = None if value == "None" else value
     return named, changes
 
 

@@ -68,6 +68,9 @@ def _base(surrogate: "Surrogate", own: OwnData) -> RunSettings:
         # On a grid, features of neighbouring points; in the width of its own spacing.
         reach = tuple(1 / max(length - 1, 1) for length in own.axes)
         settings = _with_size(settings, {"reach": reach})
+    if own.subset and own.subset_by == "farthest" and own.weights == "none":
+        # Points far from each other have another density than those of the mesh that is asked for.
+        settings = _with_size(settings, {"surroundings": None})
     return _with_size(settings, dict(surrogate.network or {}))
 
 

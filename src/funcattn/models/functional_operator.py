@@ -253,7 +253,7 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: a network at each coefficient."""
     mlp_ratio: float = 2.0
     """On clouds: hidden over outer width of the point-wise networks."""
-    surroundings: float | Literal["auto"] | None = None
+    surroundings: float | Literal["auto"] | None = "auto"
     """On clouds: look at the density of points around each, at this reach, as a fraction of the
     longest side of the box, and at twice the reach; auto: a thirty-second in the plane, a sixteenth
     in space; None: do not."""

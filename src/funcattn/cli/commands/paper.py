@@ -81,8 +81,9 @@ class Bench:
     sizes are left out of the file."""
     shapes: tuple[Literal["128/64/8", "128/64/1", "256/32/8"], ...] = ()
     """Width, bases and heads of layers; default: all three, with --quick the first."""
-    parts: tuple[Literal["layer", "model", "scale"], ...] = ("layer", "model")
-    """Layers, networks of 8 layers, single calls with a million points and more."""
+    parts: tuple[Literal["layer", "model", "alone", "scale"], ...] = ("layer", "model", "alone")
+    """Layers and networks of 8 layers, all candidates in turns in one process; ours and the nearest
+    baseline, each alone in its process; single calls with a million points and more."""
     threads: int = 1
     out: Path | None = None
     """File of the measurements; default runs/bench/bench.json, or runs/bench-quick/bench.json."""
