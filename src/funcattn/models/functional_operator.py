@@ -255,8 +255,8 @@ class FunctionalOperatorSettings(NetworkSettings):
     """On clouds: hidden over outer width of the point-wise networks."""
     surroundings: float | Literal["auto"] | None = "auto"
     """On clouds: look at the density of points around each, at this reach, as a fraction of the
-    longest side of the box, and at twice the reach; auto: a thirty-second in the plane, a sixteenth
-    in space; None: do not."""
+    longest side of the box, and at twice the reach; auto: a thirty-second in the plane, not in
+    space; None: do not."""
     modes: int | None = None
     """On grids: functions per axis; None: 10; on a torus of several axes 12, or 8 with products."""
     along_axes: bool | None = None
@@ -285,8 +285,8 @@ class FunctionalOperatorSettings(NetworkSettings):
 def reach_of_surroundings(asked: float | Literal["auto"] | None, problem: Problem) -> float | None:
     """The least reach at which a network looks around the points of a problem; None: at none.
 
-    Grids have stencils. The ends of a torus would look like boundaries. In more dimensions than
-    three a lattice has too many nodes, and in one there was no trial.
+    Grids have stencils. The ends of a torus would look like boundaries. In space it did not pay,
+    and in one dimension there was no trial.
 
     >>> from funcattn.problem import Field
     >>> plane = Problem(2, (), (Field("u"),))
@@ -297,7 +297,7 @@ def reach_of_surroundings(asked: float | Literal["auto"] | None, problem: Proble
         return None
     if asked != "auto":
         return asked
-    return None if problem.periodic else {2: 1 / 32, 3: 1 / 16}.get(problem.space)
+    return 1 / 32 if problem.space == 2 and not problem.periodic else None
 
 
 def _built(settings: FunctionalOperatorSettings, problem: Problem) -> FunctionalOperator:

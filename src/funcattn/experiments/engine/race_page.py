@@ -70,7 +70,8 @@ a peak that may have been their parent's: they are lower bounds, and those of 0 
 `functional_operator` is our network, `funcattn` is functional attention as in the paper. `layers=3`
 and the like are changes to a network's own settings: its depth is fitted to the budget. On clouds,
 `surroundings=0.03125` says that a network gets the density of points around each, at this reach and
-twice it, as a further input. Any network can: races with it stand beside those without.
+twice it, as a further input. Ours does by default, `surroundings=None` is ours without. Any network
+can: races with it stand beside those without.
 `funcattn race TASK --models NAME --budget 120s --out results/races` makes a row; [races]({link})
 has all lines with seed, commit, machine, searched rates and curves. All lines of a set are from one
 kind of processor; the command refuses to go on with them on another.
