@@ -481,9 +481,15 @@ def test_what_is_asked_for() -> None:
     assert keys(parts=("scale",)) == [
         f"scale {name}, 1 thread" for name in ("layer", "training step", "inference")
     ]
+    assert keys(parts=("alone",), sizes=(972,)) == [
+        "alone layer 128/64/8, 8 times 972 points, 1 thread",
+        "alone model 128/64/8, 4 times 972 points, 1 thread",
+    ]
+    assert len(keys(parts=("alone",), shapes=("128/64/1",))) == 5
     assert len(set(keys())) == len(keys())
-    # Seven sizes, five of them for the widest; two allocators at one; and six of networks.
-    assert len(keys()) == 2 * (7 + 1) + 5 + 1 + 6
+    # Seven sizes, five of them for the widest; two allocators at one; six of networks; and nine
+    # of layers with eight heads, five with one, and two networks whose candidates are alone.
+    assert len(keys()) == 2 * (7 + 1) + 5 + 1 + 6 + 9 + 5 + 2
     assert "layer 256/32/8, 262144 points, default, 1 thread" not in keys()
 
 

@@ -55,8 +55,8 @@ class Alone:
 
 _EIGHT, _ONE = Shape(128, 64, 8), Shape(128, 64, 1)
 CASES: Sequence[Alone] = (
-    *(Alone("layer", _EIGHT, points) for points in (512, *(4**k for k in range(5, 11)))),
-    Alone("layer", _EIGHT, 2048),
+    *(Alone("layer", _EIGHT, points) for points in (512, 1024, 2048)),
+    *(Alone("layer", _EIGHT, 4**k) for k in range(6, 11)),
     Alone("layer", _EIGHT, 972, batch=8),
     *(Alone("layer", _ONE, points) for points in (2048, *(4**k for k in range(7, 11)))),
     Alone("model", _EIGHT, 972, batch=4),
