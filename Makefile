@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@echo "make setup      build .venv with the exact versions of constraints.txt"
 	@echo "make demo       make Darcy data, train, test, write runs/demo/report.html (two minutes)"
-	@echo "make bench      speed and memory beside other attentions, fills docs/speed.md (two hours)"
+	@echo "make bench      speed and memory beside other attentions, fills docs/speed.md (2.5 hours)"
 	@echo "make models     train the small runs in models/ (half an hour)"
 	@echo "make results    docs/results.md from results/experiments; RUN='table1 --seeds 3' runs more"
 	@echo "make docs       the site of the documentation, in site/"

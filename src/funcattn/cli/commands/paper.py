@@ -70,7 +70,7 @@ class Bench:
     """Measure time and memory of functional attention beside the reference form and baselines.
 
     What the same code has measured is not measured again: after an interruption, the same command
-    continues. The whole takes about two hours on an idle machine; --quick takes two minutes.
+    continues. The whole takes two and a half hours on an idle machine; --quick takes two minutes.
     """
 
     quick: bool = False
