@@ -239,6 +239,8 @@ def _without_rights() -> None:
 
 
 def _without_descriptors() -> None:
+    for name in LIBRARIES:  # what is missing is to be a file of the command's, not of Python's
+        import_module(name)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     with suppress(OSError):
         while True:

@@ -74,9 +74,10 @@ def one_line_errors(main: Callable[[], None]) -> Callable[[], None]:
 
 
 def _complain(message: str) -> None:
-    """One line as it is: not wrapped, and with brackets that are no markup."""
+    """One line as it is: not wrapped, with brackets that are no markup and colons that are no
+    emoji, whose table could not be read where files cannot be opened."""
     Console(stderr=True).print(
-        f"[bold red]funcattn:[/] {escape(message)}", highlight=False, soft_wrap=True
+        f"[bold red]funcattn:[/] {escape(message)}", emoji=False, highlight=False, soft_wrap=True
     )
 
 
