@@ -120,6 +120,17 @@ def test_a_verdict_needs_seeds_that_differ(
     assert papers == "not run"
 
 
+def test_the_size_that_counts_is_chosen_on_validation_data(tmp_path: Path) -> None:
+    write_race(tmp_path, "fno", [0.02])
+    write_race(tmp_path, "functional_operator", [0.03], more={"validation": 0.01})
+    wide = {"network": {"width": 48}, "more": {"validation": 0.02}}
+    write_race(tmp_path, "functional_operator", [0.01], **wide)  # type: ignore[arg-type]
+    each = standings(tmp_path)
+    assert [s.mean for s in each] == [0.01, 0.02, 0.03]
+    assert overview(each)[:2] == ["3 (1)", "`fno`: 2 (1)"]
+    assert in_short([each]).startswith("Our network has the least error in 0 of 1 races")
+
+
 def test_in_short_counts_who_has_the_least_error_where_there_were_rivals(tmp_path: Path) -> None:
     write_race(tmp_path, "functional_operator", [0.01, 0.0101])
     write_race(tmp_path, "fno", [0.02])

@@ -76,12 +76,13 @@ can: races with it stand beside those without.
 has all lines with seed, commit, machine, searched rates and curves. All lines of a set are from one
 kind of processor; the command refuses to go on with them on another.
 
-An entry is the mean over the seeds ± their standard deviation, with the number of seeds in
-brackets. "Ahead by 1.25" says that the other has 1.25 times the error; "behind" is against the
-least. On RNA the error is the share of wrong labels, on AirfRANS the mean square over the variance
-of the training data. A verdict is undecided where a t-test on the logarithms of the errors gives
-p > 0.05. The spread is that of the two networks' seeds, or where they have fewer than four in all,
-that of all networks of the race.
+Of a network that ran in several sizes, the table above has the one with the least validation
+error; the tables below have all. An entry is the mean over the seeds ± their standard deviation,
+with the number of seeds in brackets. "Ahead by 1.25" says that the other has 1.25 times the
+error; "behind" is against the least. On RNA the error is the share of wrong labels, on AirfRANS
+the mean square over the variance of the training data. A verdict is undecided where a t-test on
+the logarithms of the errors gives p > 0.05. The spread is that of the two networks' seeds, or
+where they have fewer than four in all, that of all networks of the race.
 """
 
 
@@ -105,24 +106,37 @@ def overview(each: Sequence[Standing]) -> list[str]:
 
     each: the standings of one race, the best first.
     """
-    ours, papers = _best_of(OURS, each), _best_of(PAPERS, each)
-    other = next((s for s in each if s.model != OURS), None)
+    best = fitted(each)
+    ours, papers = _only(OURS, best), _only(PAPERS, best)
+    other = next((s for s in best if s.model != OURS), None)
     return [
         "not run" if ours is None else _numbers(ours.errors),
         "none ran" if other is None else f"{other.name}: {_numbers(other.errors)}",
         "" if ours is None or other is None else _compared(ours, other, each),
-        "not run" if papers is None else f"{_numbers(papers.errors)}{_over_least(papers, each)}",
+        "not run"
+        if papers is None
+        else f"{_numbers(papers.errors)}{_over_least(papers, best[0], each)}",
     ]
+
+
+def fitted(each: Sequence[Standing]) -> list[Standing]:
+    """Of each network the size with the least validation error, in the order of test errors."""
+    best: dict[str, Standing] = {}
+    for standing in each:
+        known = best.setdefault(standing.model, standing)
+        if standing.validation < known.validation:
+            best[standing.model] = standing
+    return [standing for standing in each if best[standing.model] is standing]
 
 
 def in_short(races: Sequence[Sequence[Standing]]) -> str:
     """How often our network and the paper's have the least error, in a paragraph."""
-    contested = [each for each in races if len({s.model for s in each}) > 1]
-    ours = [each for each in contested if _best_of(OURS, each)]
-    won = [each for each in ours if each[0].model == OURS]
-    sure = [each for each in won if not _doubt(each[0], _first_other(each), each)]
-    papers = [(each, own) for each in contested if (own := _best_of(PAPERS, each))]
-    lost = [own.mean / each[0].mean for each, own in papers if own is not each[0]]
+    contested = [(fitted(each), each) for each in races if len({s.model for s in each}) > 1]
+    ours = [(best, each) for best, each in contested if _only(OURS, best)]
+    won = [(best, each) for best, each in ours if best[0].model == OURS]
+    sure = [best for best, each in won if not _doubt(best[0], best[1], each)]
+    papers = [(best, own) for best, _ in contested if (own := _only(PAPERS, best))]
+    lost = [own.mean / best[0].mean for best, own in papers if own is not best[0]]
     words = [
         f"Our network has the least error in {len(won)} of {len(ours)} races, and surely so in "
         f"{len(sure)}."
@@ -137,13 +151,8 @@ def in_short(races: Sequence[Sequence[Standing]]) -> str:
     return " ".join(words) + "\n"
 
 
-def _best_of(model: str, each: Sequence[Standing]) -> Standing | None:
-    return next((s for s in each if s.model == model), None)
-
-
-def _first_other(each: Sequence[Standing]) -> Standing:
-    """The best of the networks that are not the leader's."""
-    return next(s for s in each if s.model != each[0].model)
+def _only(model: str, best: Sequence[Standing]) -> Standing | None:
+    return next((s for s in best if s.model == model), None)
 
 
 def _compared(a: Standing, b: Standing, each: Sequence[Standing]) -> str:
@@ -154,8 +163,8 @@ def _compared(a: Standing, b: Standing, each: Sequence[Standing]) -> str:
     return f"{words}, undecided: {why}" if why else words
 
 
-def _over_least(own: Standing, each: Sequence[Standing]) -> str:
-    return "" if own is each[0] else f", {_compared(own, each[0], each)}"
+def _over_least(own: Standing, least: Standing, each: Sequence[Standing]) -> str:
+    return "" if own is least else f", {_compared(own, least, each)}"
 
 
 def _doubt(a: Standing, b: Standing, each: Sequence[Standing]) -> str:
