@@ -2,7 +2,16 @@ from typing import Any
 
 import pytest
 
-from funcattn.fitting.budget import ENOUGH_EPOCHS, MOST_EPOCHS, SHARE, SIZES, plan, seconds_of
+from funcattn.fitting.budget import (
+    ENOUGH_EPOCHS,
+    MOST_EPOCHS,
+    SHARE,
+    SIZES,
+    SIZES_ON_GRIDS,
+    Ladder,
+    plan,
+    seconds_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +43,26 @@ def test_the_time_is_kept() -> None:
     for seconds in (20.0, 100.0, 500.0):
         chosen = plan(lambda t=seconds: t, cost, 100)
         assert chosen.epochs * cost(chosen.size) <= SHARE * seconds
-        assert chosen.epochs >= ENOUGH_EPOCHS or chosen.size == SIZES[0]
+        assert chosen.epochs >= ENOUGH_EPOCHS or chosen.size == SIZES.sizes[0]
 
 
 def test_there_is_always_an_epoch_and_never_too_many() -> None:
     assert plan(lambda: 1e-3, cost, 100).epochs == 1
     assert plan(lambda: 1e9, cost, 100).epochs == MOST_EPOCHS
+
+
+def test_a_larger_network_is_taken_where_it_still_gets_its_steps() -> None:
+    ladder = Ladder(({"width": 10}, {"width": 20}), steps=100_000)
+    each = 0.4  # seconds of an epoch of the larger one, of 100 steps
+    for epochs, width in ((999, 10), (1000, 20)):
+        seconds = (epochs + 0.5) * each / SHARE
+        assert plan(lambda t=seconds: t, cost, 100, ladder).size == {"width": width}
+
+
+def test_on_grids_our_network_gets_deeper_and_not_wider() -> None:
+    few, more = (
+        plan(lambda t=seconds: t, lambda size: 1.0 * size["layers"], 250, SIZES_ON_GRIDS).size
+        for seconds in (300.0, 400.0)
+    )
+    assert few == {"width": 32, "layers": 3}
+    assert more == {"width": 32, "layers": 4}

@@ -10,6 +10,7 @@ import torch
 
 from funcattn.data import collate
 from funcattn.fitting import budget as budgets
+from funcattn.models.functional_operator import FunctionalOperatorSettings
 from funcattn.settings import RunSettings, changed
 from funcattn.tasks.base import Splits
 from funcattn.tasks.own import Own, OwnData
@@ -34,7 +35,6 @@ def sized(surrogate: "Surrogate", own: OwnData, splits: Splits, spent: float) ->
     seconds -= min(spent, seconds / 2)
     if surrogate.yardsticks:
         seconds *= ATTENTION_SHARE
-    sizes = budgets.SIZES if surrogate.network is None else ({},)
     task = Own(base)
     steps = -(-len(splits.train) * task.visits // base.optimisation.batch)
 
@@ -42,11 +42,22 @@ def sized(surrogate: "Surrogate", own: OwnData, splits: Splits, spent: float) ->
         return seconds_per_epoch(_with_size(base, size), splits)
 
     chosen = budgets.plan(
-        lambda: seconds - (time.process_time() - started), per_epoch, steps, sizes
+        lambda: seconds - (time.process_time() - started),
+        per_epoch,
+        steps,
+        _ladder(surrogate, own, base),
     )
     settings = _with_size(base, chosen.size)
     epochs = surrogate.epochs or chosen.epochs
     return replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))
+
+
+def _ladder(surrogate: "Surrogate", own: OwnData, base: RunSettings) -> budgets.Ladder:
+    """The sizes to choose from."""
+    if surrogate.network is not None:
+        return budgets.Ladder(({},), steps=0)
+    ours = isinstance(base.network, FunctionalOperatorSettings)
+    return budgets.SIZES_ON_GRIDS if ours and own.axes else budgets.SIZES
 
 
 def _base(surrogate: "Surrogate", own: OwnData) -> RunSettings:
