@@ -82,8 +82,8 @@ PDE = Experiment(
         "On Pipe the epochs of tier cpu were raised from ten, which took four minutes, for all "
         "networks alike. Functional attention had been run before that, and its test error had "
         "been seen.",
-        "What a permeability seen on 22 x 22 points does not tell, no network of Darcy flow can know: "
-        "the error that this leaves is computed in results/darcy_floor.json.",
+        "What a permeability seen on 22 x 22 points does not tell, no network can know: the error "
+        "that this leaves on Darcy is in results/darcy_floor.json.",
         "The epoch is chosen on validation data; the paper's code chose it on the test data of "
         "Elasticity.",
     ),
