@@ -69,6 +69,17 @@ static void packed_for(const call *q, const float *b, size depth, size width, fl
     pack(b, width, depth, width, to);
 }
 
+/* Softmax of scores (rows, g), as exact as products of it are. */
+static void partitions_of(const call *q, float *scores, size rows) {
+#if defined(__AVX512BF16__)
+    if (q->half) {
+        half_softmax_rows(scores, rows, q->parts, q->g / q->parts);
+        return;
+    }
+#endif
+    softmax_rows(scores, rows, q->parts, q->g / q->parts);
+}
+
 int has_halves(void) { return HAS_HALVES; }
 
 static size blocks_of(const call *q) { return (q->points + BLOCK - 1) / BLOCK; }
@@ -120,7 +131,7 @@ static float *basis_at(const call *q, block at, features here, size head, int kn
     for (size i = 0; i < at.count; i++) memcpy(phi + i * q->g, bias, q->g * sizeof(float));
     const right scores = {q->scores + head * q->k * q->g, q->g, NULL, 0};
     multiplied(q, at.count, q->g, q->k, (strided){here.basis + head * q->k, here.basis_row, 1}, scores, phi, q->g, 1);
-    softmax_rows(phi, at.count, q->parts, q->g / q->parts);
+    partitions_of(q, phi, at.count);
     return phi;
 }
 

@@ -9,11 +9,16 @@ typedef uint32_t pair; /* two neighbours along the sum */
 
 INLINE size whole_vectors(size width) { return (width + LANES - 1) / LANES * LANES; }
 
+/* The places 0, 16, 1, 17, ... of 32 short numbers. */
+#define TURN(i) ((i) | ((i) + 16) << 16)
+#define IN_TURNS                                                                                                    \
+    _mm512_setr_epi32(TURN(0), TURN(1), TURN(2), TURN(3), TURN(4), TURN(5), TURN(6), TURN(7), TURN(8), TURN(9),      \
+                      TURN(10), TURN(11), TURN(12), TURN(13), TURN(14), TURN(15))
+
 /* Pairs of the values of two rows, lane by lane; the second row may be missing. */
 INLINE __m512i pairs_of(vector even, vector odd) {
-    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)even));
-    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)odd));
-    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+    return _mm512_permutexvar_epi16(IN_TURNS, both);
 }
 
 /* Rows of depth x width values as rows of pairs, (depth + 1) / 2 x `to_row`, whole vectors, zeros beyond. */
