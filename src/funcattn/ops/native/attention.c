@@ -49,8 +49,7 @@ typedef struct {
    than is gained, and they stay as they are: that is decided by sizes that are the same in all passes. */
 INLINE void multiplied(const call *q, size rows, size width, size depth, strided a, right b, float *c, size c_row, int add) {
 #if defined(__AVX512BF16__)
-    const size wide = b.packed ? b.columns : width;
-    if (q->half && rows * wide > 16 * (rows + (b.packed ? 0 : wide))) {
+    if (q->half) {
         half_product(rows, width, depth, a, b, c, c_row, add);
         return;
     }
