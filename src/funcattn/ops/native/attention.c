@@ -45,8 +45,7 @@ typedef struct {
     size sample, from, count;
 } block;
 
-/* C = A B or C += A B, as the call wants its products. With few rows or columns it takes longer to round the factors
-   than is gained, and they stay as they are: that is decided by sizes that are the same in all passes. */
+/* C = A B or C += A B, as the call wants its products. */
 INLINE void multiplied(const call *q, size rows, size width, size depth, strided a, right b, float *c, size c_row, int add) {
 #if defined(__AVX512BF16__)
     if (q->half) {

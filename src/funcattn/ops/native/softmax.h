@@ -100,7 +100,7 @@ static void softmax_rows_backward(const float *values, float *d_values, size row
 }
 
 #if defined(__AVX512BF16__)
-/* 2^x to 3e-6, a hundredth of what bfloat16 rounds; 0 and not a number as they are. */
+/* 2^x to 3e-6, far less than bfloat16 rounds. A value that is not a number stays none. */
 INLINE vector power_of_two(vector x) {
     const vector r = (vector)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC), zero = {0};
     vector p = zero + 1.35341524e-2f;
@@ -111,11 +111,15 @@ INLINE vector power_of_two(vector x) {
     return (vector)_mm512_scalef_ps((__m512)p, (__m512)x);
 }
 
-/* Sums, or the largest, of the values of each of four vectors, again and again. */
+enum { TOGETHER = 4 };
+
 INLINE vector either(vector a, vector b, int sum) {
     if (sum) return a + b;
     return larger(a, b);
 }
+
+/* The sum, or the largest value, of each of four vectors: that of vector i in every fourth place from i on. It takes
+   half the instructions of one vector after the other. */
 INLINE vector of_four(const vector *v, int sum) {
     __m512d two[2];
 #pragma GCC unroll 2
@@ -127,7 +131,8 @@ INLINE vector of_four(const vector *v, int sum) {
     u = either(u, (vector)_mm512_shuffle_f32x4((__m512)u, (__m512)u, 0x4e), sum);
     return either(u, (vector)_mm512_shuffle_f32x4((__m512)u, (__m512)u, 0xb1), sum);
 }
-/* Of what `of_four` found, that of vector i. */
+
+/* Of what `of_four` has found, that of vector i, in all places. */
 INLINE vector of_one(vector u, int i) {
     switch (i) {
         case 0: return (vector)_mm512_permute_ps((__m512)u, 0x00);
@@ -136,8 +141,6 @@ INLINE vector of_one(vector u, int i) {
         default: return (vector)_mm512_permute_ps((__m512)u, 0xff);
     }
 }
-
-enum { TOGETHER = 4 };
 
 /* Softmax of TOGETHER rows of so many vectors, a constant, of which the last has `last` values. */
 INLINE void short_softmax(float *rows, size length, const int vectors, size last) {
@@ -150,13 +153,13 @@ INLINE void short_softmax(float *rows, size length, const int vectors, size last
             v[i][j] = j + 1 < vectors ? load(from) : load_some(from, last, -__builtin_inff());
             each[i] = larger(v[i][j], j ? each[i] : v[i][j]);
         }
-    const float e = 1.44269504f; /* its logarithm to the base of two */
-    const vector most = of_four(each, 0) * e;
+    const float doublings = 1.44269504f; /* e is 2 to so much */
+    const vector most = of_four(each, 0) * doublings;
 #pragma GCC unroll 4
     for (int i = 0; i < TOGETHER; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) {
-            v[i][j] = power_of_two(v[i][j] * e - of_one(most, i));
+            v[i][j] = power_of_two(v[i][j] * doublings - of_one(most, i));
             if (j)
                 each[i] += v[i][j];
             else
