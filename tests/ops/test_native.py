@@ -18,6 +18,8 @@ from funcattn.nn.linear import Linear, with_fast_products
 from funcattn.nn.points import Points
 from funcattn.ops import native
 from funcattn.ops.attention import native_passes
+from funcattn.ops.attention.chunks import Store
+from funcattn.ops.attention.local_maps import AtPoints
 from funcattn.ops.native import products
 from funcattn.ops.native.library import NotCompiledError, cache_folder, compiled
 
@@ -282,6 +284,7 @@ BFLOAT16 = 2.0**-8
         (32, 1, 16, 2, 190, "coefficients"),
         (40, 8, 24, 2, 150, "coefficients"),  # the basis' features end within a tile
         (208, 2, 17, 1, 100, "coefficients"),  # sums of more terms than are packed at once
+        (32, 2, 80, 1, 150, "coefficients"),  # rows of more functions than fit in registers
     ],
 )
 @pytest.mark.parametrize("about_points", [False, True], ids=["points", "masked and weighted"])
@@ -304,17 +307,49 @@ def test_passes_in_c_with_products_in_half_precision(
     if about_points:
         given["mask"] = torch.rand(batch, points, generator=generator) > 0.3
         given["weights"] = torch.rand(batch, points, generator=generator)
-    truth = outcome(layer, x, cotangent, torch.float32, **given)
+    obvious = copy.deepcopy(layer).double()
+    obvious.execution = "plain"
+    truth = outcome(obvious, x, cotangent, torch.float64, **given)
     with torch.autocast("cpu", torch.bfloat16):
         stored = outcome(layer, x, cotangent.bfloat16(), torch.float32, **given)
         again = outcome(streamed, x, cotangent.bfloat16(), torch.float32, **given)
     assert stored["output"].dtype == torch.bfloat16
-    # Of all gradients together: some are small differences of large numbers.
-    for names in (["output"], [name for name in truth if name != "output"]):
+    numbers = {"basis.temperature", "ridge.logit"}  # small differences of large numbers
+    for names in (*([name] for name in truth.keys() - numbers), truth.keys() - {"output"}):
         one, other = (torch.cat([of[name].flatten() for name in names]) for of in (stored, truth))
         assert 0 < (one - other).norm() <= 8 * BFLOAT16 * other.norm(), names
     for name, value in stored.items():
         assert torch.equal(value, again[name]), name
+
+
+@needs_halves
+@pytest.mark.parametrize("bases", [64, 40, 16, 5, 80])
+def test_softmax_of_half_precision_is_far_closer_than_its_rounding(
+    bases: int, generator: torch.Generator
+) -> None:
+    h, n, k = 2, 7, 3  # four rows at once, and some that are left
+    # Numbers that bfloat16 has, so that scores are exact.
+    x = torch.randint(-8, 9, (1, n, h * k), generator=generator).float()
+    weight = torch.randint(-8, 9, (h, k, bases), generator=generator) / 2
+    bias = torch.randn(h, bases, generator=generator)
+    points = AtPoints(x.repeat(n, 1, 1), None, None, None, weight, bias, half=True)
+    # Each sample counts one of the points, so that its masses are the basis there.
+    mass = native_passes.sum_forward(points, torch.eye(n), Store())[:, :, -1]
+    features = x[0].double().view(n, h, k)
+    scores = torch.einsum("nhk,hkg->nhg", features, weight.double()) + bias.double()
+    torch.testing.assert_close(mass.double(), scores.softmax(-1), rtol=1e-5, atol=1e-30)
+
+
+@needs_halves
+def test_in_half_precision_a_point_without_numbers_stays_alone(generator: torch.Generator) -> None:
+    x = torch.randn(1, 7, 6, generator=generator)
+    x[0, 2, 1] = torch.nan
+    weight, bias = torch.randn(1, 6, 20, generator=generator), torch.zeros(1, 20)
+    points = AtPoints(x, None, None, None, weight, bias, half=True)
+    out = native_passes.lift_forward(points, torch.ones(1, 1, 20, 3), None, None, None, Store())
+    assert out[0, 2].isnan().all()
+    others = torch.arange(7) != 2
+    torch.testing.assert_close(out[0, others], torch.ones(6, 3), rtol=BFLOAT16, atol=0)
 
 
 @needs_halves

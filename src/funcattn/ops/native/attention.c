@@ -45,12 +45,10 @@ typedef struct {
     size sample, from, count;
 } block;
 
-/* C = A B or C += A B, as the call wants its products. With few rows or columns it takes longer to round the factors
-   than is gained, and they stay as they are: that is decided by sizes that are the same in all passes. */
+/* C = A B or C += A B, as the call wants its products. */
 INLINE void multiplied(const call *q, size rows, size width, size depth, strided a, right b, float *c, size c_row, int add) {
 #if defined(__AVX512BF16__)
-    const size wide = b.packed ? b.columns : width;
-    if (q->half && rows * wide > 16 * (rows + (b.packed ? 0 : wide))) {
+    if (q->half) {
         half_product(rows, width, depth, a, b, c, c_row, add);
         return;
     }
@@ -67,6 +65,17 @@ static void packed_for(const call *q, const float *b, size depth, size width, fl
     }
 #endif
     pack(b, width, depth, width, to);
+}
+
+/* Softmax of scores (rows, g), as exact as products of it are. */
+static void partitions_of(const call *q, float *scores, size rows) {
+#if defined(__AVX512BF16__)
+    if (q->half) {
+        half_softmax_rows(scores, rows, q->parts, q->g / q->parts);
+        return;
+    }
+#endif
+    softmax_rows(scores, rows, q->parts, q->g / q->parts);
 }
 
 int has_halves(void) { return HAS_HALVES; }
@@ -120,7 +129,7 @@ static float *basis_at(const call *q, block at, features here, size head, int kn
     for (size i = 0; i < at.count; i++) memcpy(phi + i * q->g, bias, q->g * sizeof(float));
     const right scores = {q->scores + head * q->k * q->g, q->g, NULL, 0};
     multiplied(q, at.count, q->g, q->k, (strided){here.basis + head * q->k, here.basis_row, 1}, scores, phi, q->g, 1);
-    softmax_rows(phi, at.count, q->parts, q->g / q->parts);
+    partitions_of(q, phi, at.count);
     return phi;
 }
 

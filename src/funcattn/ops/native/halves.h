@@ -4,16 +4,19 @@
 #include <stdint.h>
 
 #if defined(__AVX512BF16__)
-enum { HAS_HALVES = 1, HALF_ROWS = 96 };
+enum { HAS_HALVES = 1, HALF_ROWS = 96, AHEAD = 16 };
 typedef uint32_t pair; /* two neighbours along the sum */
 
 INLINE size whole_vectors(size width) { return (width + LANES - 1) / LANES * LANES; }
 
+static const uint16_t IN_TURNS[32] __attribute__((aligned(64))) = {
+    0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
+    30, 15, 31};
+
 /* Pairs of the values of two rows, lane by lane; the second row may be missing. */
 INLINE __m512i pairs_of(vector even, vector odd) {
-    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)even));
-    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)odd));
-    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+    return _mm512_permutexvar_epi16(_mm512_load_si512(IN_TURNS), both);
 }
 
 /* Rows of depth x width values as rows of pairs, (depth + 1) / 2 x `to_row`, whole vectors, zeros beyond. */
@@ -31,6 +34,7 @@ static void pack_pairs(const float *from, size row, size depth, size width, pair
 static void round_rows(strided from, size rows, size depth, pair *to, size to_row) {
     for (size i = 0; i < rows; i++)
         for (size k = 0; k < depth; k += LANES) {
+            __builtin_prefetch(from.at + (i + AHEAD) * from.row + k); /* most of these rows come from memory */
             const size some = depth - k < LANES ? depth - k : LANES;
             const vector values = load_some(from.at + i * from.row + k, some, 0);
             _mm256_storeu_si256((__m256i *)(to + i * to_row + k / 2), (__m256i)_mm512_cvtneps_pbh((__m512)values));
