@@ -368,7 +368,7 @@ void orthogonalise(size first, size last, size rows, size width, int pairs, int 
 /* Convolutions of the samples from `first` to before `last`. */
 size room_for_convolution(size axes, size c, size k) {
     const size taps = lines(axes, TAPS) * TAPS, planes = lines(axes, READ) * READ;
-    return (taps + 2 * planes) * c * k + planes * (plane_of(c) + plane_of(k));
+    return taps * c * k + planes * (2 * plane_of(c * k) + plane_of(GROUP * c) + plane_of(GROUP * k));
 }
 
 void convolve(const tiling *q, size first, size last, size c, size k, const float *x, const float *weight,

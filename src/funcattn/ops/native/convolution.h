@@ -1,10 +1,11 @@
-/* Convolutions with three taps per axis that mix all channels, by Winograd's algorithm: 4 x 4 results at a time, with 36
-   products of channels where the sum of taps has 144 (on one axis 4 results, with 6 for 12). Needs products.h.
+/* Convolutions with three taps per axis that mix all channels, by Winograd's algorithm: 4 x 4 results at a time, with
+   36 products of channels where the sum of taps has 144 (on one axis 4 results, with 6 for 12). Needs products.h.
 
-   Along an axis, six values d of the field and three taps g are read as polynomials and evaluated at 0, a, -a, b, -b and
-   infinity; four results are r = R ((T g) * (F d)), and so are matrices of them with each transform along both axes. With
-   a^2 = 1/2 and b^2 = 2 rounding is about three times that of the plain sum; with the usual 1 and 2 it is seven times.
-   The gradients are the transposes of these maps, one after the other.
+   Along an axis, six values d of the field and three taps g are read as polynomials and evaluated at 0, a, -a, b, -b
+   and infinity. Four results are r = R ((T g) * (F d)), and so are matrices of them with each transform along both axes.
+   With a^2 = 1/2 and b^2 = 2 rounding is about three times that of the plain sum; with the usual 1 and 2 it is seven
+   times. It is relative to the largest values that a tile reads, and one that is no number spoils its whole tile. The
+   gradients are the transposes of these maps, one after the other.
 
    A group of tiles goes through everything at once and stays in the cache. Letters: c channels of the field, k of the
    results. All of them are whole vectors. */
@@ -102,26 +103,27 @@ typedef struct {
     const int64_t *rows_read, *rows_written, *columns_read, *columns_written;
 } tiling;
 
-/* From plane to plane of a group. In a cache, what stands a power of two apart shares few places. */
-INLINE size plane_of(size channels) { return GROUP * channels + 5 * LANES; }
+/* From plane to plane. In a cache, what stands a power of two apart shares few places. */
+INLINE size plane_of(size values) { return values + 5 * LANES; }
 
-/* Values of a grid or of planes, (lines x columns) vectors, one after the other in registers. */
-#define EACH(a, b, lines, columns)        \
+/* Each of (lines x columns) vectors, written out one by one, so that they stay in registers. */
+#define EACH(a, b, lines, columns)                            \
     _Pragma("GCC unroll 8") for (int a = 0; a < (lines); a++) \
         _Pragma("GCC unroll 8") for (int b = 0; b < (columns); b++)
 
-/* Between a grid of points with `each` channels and planes of a group of `count` tiles, which are rows there. A tile has
-   `places` on an axis of the grid, which are read, written, or added to. */
+/* Between a grid of points with `each` channels and planes of a group of `count` tiles, which are rows there. A tile
+   has `places` on an axis of the grid, which are read, written, or added to. */
 enum { FROM_GRID, TO_GRID, ONTO_GRID };
 INLINE void move(const int axes, const int how, line one, const int places, const tiling *q, const int64_t *rows,
-                 const int64_t *columns, size first, size count, size each, float *grid, float *planes, const float *bias) {
-    const size plane = plane_of(each), row_of_planes = READ * plane;
+                 const int64_t *columns, size first, size count, size each, float *grid, float *planes,
+                 const float *bias) {
+    const size plane = plane_of(GROUP * each), row = READ * plane;
     for (size i = 0; i < count; i++, planes += each) {
-        const int64_t *const row = rows + (first + i) / q->across * lines(axes, places);
-        const int64_t *const column = columns + (first + i) % q->across * places;
+        const int64_t *const down = rows + (first + i) / q->across * lines(axes, places);
+        const int64_t *const across = columns + (first + i) % q->across * places;
         size at[READ * READ];
         EACH(a, b, lines(axes, places), places)
-            at[a * places + b] = row[a] < 0 || column[b] < 0 ? -1 : (row[a] * q->width + column[b]) * each;
+            at[a * places + b] = down[a] < 0 || across[b] < 0 ? -1 : (down[a] * q->width + across[b]) * each;
         for (size j = 0; j < each; j += LANES) {
             vector here[READ * READ], there[READ * READ];
             if (how == FROM_GRID) {
@@ -130,10 +132,10 @@ INLINE void move(const int axes, const int how, line one, const int places, cons
                     here[p] = places == READ || at[p] >= 0 ? load(grid + at[p] + j) : (vector){0};
                 }
                 along(axes, one, places, READ, here, there);
-                EACH(a, b, lines(axes, READ), READ) store(planes + a * row_of_planes + b * plane + j, there[a * READ + b]);
+                EACH(a, b, lines(axes, READ), READ) store(planes + a * row + b * plane + j, there[a * READ + b]);
             } else {
                 const vector start = bias ? load(bias + j) : (vector){0};
-                EACH(a, b, lines(axes, READ), READ) here[a * READ + b] = load(planes + a * row_of_planes + b * plane + j);
+                EACH(a, b, lines(axes, READ), READ) here[a * READ + b] = load(planes + a * row + b * plane + j);
                 along(axes, one, READ, places, here, there);
                 EACH(a, b, lines(axes, places), places) {
                     const int p = a * places + b;
@@ -147,7 +149,7 @@ INLINE void move(const int axes, const int how, line one, const int places, cons
 
 /* Between taps (outer, taps, inner) and planes (outer x inner). */
 INLINE void move_taps(const int axes, const int spread, size outer, size inner, float *taps, float *planes) {
-    const size plane = outer * inner;
+    const size plane = plane_of(outer * inner);
     for (size o = 0; o < outer; o++, taps += lines(axes, TAPS) * TAPS * inner, planes += inner)
         for (size j = 0; j < inner; j += LANES) {
             vector few[TAPS * TAPS], many[READ * READ];
@@ -171,9 +173,9 @@ INLINE convolution_room rooms(size axes, size c, size k, float *room) {
     const size planes = lines(axes, READ) * READ, area = c * k;
     convolution_room r = {.taps = room};
     r.weight = r.taps + lines(axes, TAPS) * TAPS * area;
-    r.d_weight = r.weight + planes * area;
-    r.field = r.d_weight + planes * area;
-    r.results = r.field + planes * plane_of(c);
+    r.d_weight = r.weight + planes * plane_of(area);
+    r.field = r.d_weight + planes * plane_of(area);
+    r.results = r.field + planes * plane_of(GROUP * c);
     return r;
 }
 
@@ -182,6 +184,7 @@ INLINE void forward_on(const int axes, const tiling *q, size first, size last, s
                        const float *weight, const float *bias, float *y, float *room) {
     const convolution_room r = rooms(axes, c, k, room);
     const size tiles = q->down * q->across, points = q->height * q->width, taps = lines(axes, TAPS) * TAPS;
+    const size planes = lines(axes, READ) * READ;
     transposed_rows(k, c * taps, weight, c * taps, r.taps);
     move_taps(axes, 1, c, k, r.taps, r.weight);
     for (size b = first; b < last; b++)
@@ -189,9 +192,9 @@ INLINE void forward_on(const int axes, const tiling *q, size first, size last, s
             const size count = tiles - i < GROUP ? tiles - i : GROUP;
             move(axes, FROM_GRID, of_field, READ, q, q->rows_read, q->columns_read, i, count, c,
                  (float *)x + b * points * c, r.field, NULL);
-            for (size p = 0; p < lines(axes, READ) * READ; p++)
-                product(count, k, c, (strided){r.field + p * plane_of(c), c, 1}, (right){r.weight + p * c * k, k, NULL, 0},
-                        r.results + p * plane_of(k), k, 0);
+            for (size p = 0; p < planes; p++)
+                product(count, k, c, (strided){r.field + p * plane_of(GROUP * c), c, 1},
+                        (right){r.weight + p * plane_of(c * k), k, NULL, 0}, r.results + p * plane_of(GROUP * k), k, 0);
             move(axes, TO_GRID, to_results, WRITTEN, q, q->rows_written, q->columns_written, i, count, k,
                  y + b * points * k, r.results, bias);
         }
@@ -216,16 +219,17 @@ INLINE void backward_on(const int axes, const tiling *q, size first, size last, 
                 move(axes, FROM_GRID, of_field, READ, q, q->rows_read, q->columns_read, i, count, c,
                      (float *)x + b * points * c, r.field, NULL);
             for (size p = 0; p < planes; p++) {
-                float *const field = r.field + p * plane_of(c), *const results = r.results + p * plane_of(k);
+                float *const field = r.field + p * plane_of(GROUP * c);
+                const right results = {r.results + p * plane_of(GROUP * k), k, NULL, 0};
                 if (d_weight)
-                    product(c, k, count, (strided){field, 1, c}, (right){results, k, NULL, 0}, r.d_weight + p * c * k, k,
-                            more);
+                    product(c, k, count, (strided){field, 1, c}, results, r.d_weight + p * plane_of(c * k), k, more);
                 if (d_x) /* whose planes take the place of the field's */
-                    product(count, c, k, (strided){results, k, 1}, (right){r.weight + p * c * k, c, NULL, 0}, field, c, 0);
+                    product(count, c, k, (strided){results.at, k, 1},
+                            (right){r.weight + p * plane_of(c * k), c, NULL, 0}, field, c, 0);
             }
             if (d_x)
-                move(axes, ONTO_GRID, to_field, READ, q, q->rows_read, q->columns_read, i, count, c, d_x + b * points * c,
-                     r.field, NULL);
+                move(axes, ONTO_GRID, to_field, READ, q, q->rows_read, q->columns_read, i, count, c,
+                     d_x + b * points * c, r.field, NULL);
         }
     }
     if (d_weight) {

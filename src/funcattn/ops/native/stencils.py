@@ -24,7 +24,7 @@ CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _WRITTEN, _READ = 4, 6
 """Points of a tile along an axis."""
 _VECTOR = 16
-_SETUP = 16
+_SETUP = 8
 """Tiles that could be done while the taps are transformed."""
 _SHARE = 0.7
 """Of the multiplications of the plain form; with more, it is as fast."""
