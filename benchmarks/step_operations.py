@@ -24,6 +24,7 @@ KINDS = {
     "convolutions": ("aten::mkldnn_convolution", "aten::convolution_backward", "aten::_convolution",
                      "aten::_slow_conv2d_forward", "aten::thnn_conv2d"),
     "attention in C": ("_Attention", "_AttentionBackward"),
+    "stencils in C": ("_Stencil", "_StencilBackward"),
     "linear maps in C": ("_Linear", "_LinearBackward"),
     "other products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::tensordot"),
     "copies": ("aten::copy_", "aten::cat", "aten::clone", "aten::contiguous", "aten::fill_"),

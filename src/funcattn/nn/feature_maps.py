@@ -11,15 +11,14 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from funcattn.nn.linear import Linear
 from funcattn.nn.points import Points, per_dimension
 from funcattn.ops.native import products
+from funcattn.ops.native.stencils import CONVOLUTIONS, stencil_on_points
 
 FeatureMap = Callable[[int, int], nn.Module]
 
-CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _MOST_TAPS = 8
 """How many times the taps of a stencil a convolution may have that takes its place between grid
 points, where each channel has a stencil of its own. Where a tap mixes all channels, it is dearer.
@@ -172,26 +171,6 @@ def interpolating(
         means = (1 - (points - place[:, None]).abs()).clamp(min=0)  # (3, 2 reached + 1)
         weight = torch.tensordot(weight, means.to(weight), dims=([axis], [0])).movedim(-1, axis)
     return weight
-
-
-def stencil_on_points(
-    u: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    steps: Sequence[int],
-    periodic: bool,
-    reached: Sequence[int] | None = None,
-) -> Tensor:
-    """Neighbours that fall on grid points: a dilated convolution, the fast case.
-
-    reached: points to the outermost tap on each axis; one step, by default.
-    """
-    padding = [points for points in reversed(reached or steps) for _ in range(2)]
-    padded = F.pad(u.movedim(-1, 1), padding, mode="circular" if periodic else "replicate")
-    groups = u.shape[-1] // weight.shape[1]
-    convolution = CONVOLUTIONS[len(steps)]
-    return convolution(padded, weight, bias, dilation=list(steps), groups=groups).movedim(1, -1)
 
 
 def _shifted_by(u: Tensor, by: float, axis: int, *, periodic: bool) -> Tensor:

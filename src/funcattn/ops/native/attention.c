@@ -13,6 +13,7 @@
 #include "orthogonal.h"
 #include "systems.h"
 #include "middle.h"
+#include "convolution.h"
 
 enum { BLOCK = 96 };
 
@@ -371,4 +372,26 @@ void orthogonalise(size first, size last, size rows, size width, int pairs, int 
                 if (im) matrix[2 * to + 1] = im[from];
             }
     }
+}
+
+/* Convolutions of the samples from `first` to before `last`. */
+size room_for_convolution(size axes, size c, size k) {
+    const size taps = lines(axes, TAPS) * TAPS, planes = lines(axes, READ) * READ;
+    return taps * c * k + planes * (2 * plane_of(c * k) + plane_of(GROUP * c) + plane_of(GROUP * k));
+}
+
+void convolve(const tiling *q, size first, size last, size c, size k, const float *x, const float *weight,
+              const float *bias, float *y, float *room) {
+    if (q->axes == 1)
+        forward_on(1, q, first, last, c, k, x, weight, bias, y, room);
+    else
+        forward_on(2, q, first, last, c, k, x, weight, bias, y, room);
+}
+
+void convolve_backward(const tiling *q, size first, size last, size c, size k, const float *x, const float *weight,
+                       const float *d_y, float *d_x, float *d_weight, float *room) {
+    if (q->axes == 1)
+        backward_on(1, q, first, last, c, k, x, weight, d_y, d_x, d_weight, room);
+    else
+        backward_on(2, q, first, last, c, k, x, weight, d_y, d_x, d_weight, room);
 }

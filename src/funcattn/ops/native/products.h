@@ -60,7 +60,7 @@ INLINE void tile(const int rows, const int vectors, size depth, strided a, const
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
-        for (int j = 0; j < vectors; j++) sum[i][j] = add ? load(c + i * c_row + j * LANES) : (vector){0};
+        for (int j = 0; j < vectors; j++) sum[i][j] = (vector){0};
     for (size k = 0; k < depth; k++) {
         vector of_b[VECTORS];
 #pragma GCC unroll 8
@@ -75,7 +75,12 @@ INLINE void tile(const int rows, const int vectors, size depth, strided a, const
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
-        for (int j = 0; j < vectors; j++) store(c + i * c_row + j * LANES, sum[i][j]);
+        for (int j = 0; j < vectors; j++) {
+            float *const to = c + i * c_row + j * LANES;
+            /* Added last: a sum in pieces is rounded less than one that goes on and on. */
+            if (add) sum[i][j] += load(to);
+            store(to, sum[i][j]);
+        }
 }
 
 INLINE void tile_of_rows(int rows, const int vectors, size depth, strided a, const float *b, size b_row, float *c,
