@@ -63,7 +63,9 @@ def stencil_forms(
     steps, plain = [step] * axes, stencils.CONVOLUTIONS[axes]
     return {
         "C": partial(stencils.stencil_on_points, steps=steps, periodic=periodic),
-        "PyTorch": lambda *given: stencils._padded(*given, steps, steps, periodic=periodic),
+        "PyTorch": lambda u, weight, bias: stencils._padded(
+            u, weight, bias, steps, steps, periodic=periodic
+        ),
         "PyTorch's convolution alone": lambda u, weight, bias: plain(
             u.movedim(-1, 1), weight, bias, padding=step, dilation=step
         ).movedim(1, -1),
