@@ -30,7 +30,7 @@ from funcattn.training.optimisation import build_optimisers
 
 NAMES = ("burgers", "darcy", "navier_stokes", "elasticity", "plasticity", "airfoil", "pipe")
 NETWORKS = ("functional_operator", "funcattn")
-PROCESSES, STEPS, WARM = 2, 8, 3
+PROCESSES, STEPS, WARM = 5, 8, 3
 RESULT = Path("results/training_steps.json")
 COMMITS = ("4290ec5", "9254708")
 """The last without C, and the one before."""
