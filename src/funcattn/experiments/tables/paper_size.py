@@ -43,8 +43,8 @@ PAPER_SIZE = Experiment(
         "The paper's network and recipe: 8 layers, 128 channels, 64 functions, 1,000 samples of "
         "972 points, batches of one, AdamW, one cycle. The paper's number is of its own data and "
         "500 epochs.",
-        "Our network has the same channels and functions, the surroundings of points that it has by "
-        "default, and the recipe of the races. Its epochs are those that take the same CPU time by "
-        "steps measured in turns; the minutes are those of cores with other work beside.",
+        "Our network has the same channels and functions, its default surroundings of points, and "
+        "the recipe of the races. Its epochs are those that take the same CPU time by steps "
+        "measured in turns; the minutes are those of cores with other work beside.",
     ),
 )
