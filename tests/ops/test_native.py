@@ -331,7 +331,7 @@ def test_softmax_of_half_precision_is_far_closer_than_its_rounding(
     # Numbers that bfloat16 has, so that scores are exact.
     x = torch.randint(-8, 9, (1, n, h * k), generator=generator).float()
     weight = torch.randint(-8, 9, (h, k, bases), generator=generator) / 2
-    bias = torch.randn(h, bases, generator=generator)
+    bias = torch.randint(-8, 9, (h, bases), generator=generator) / 2
     points = AtPoints(x.repeat(n, 1, 1), None, None, None, weight, bias, half=True)
     # Each sample counts one of the points, so that its masses are the basis there.
     mass = native_passes.sum_forward(points, torch.eye(n), Store())[:, :, -1]
