@@ -1,4 +1,4 @@
-"""What no network can get below on Darcy flow: the error that a coarse permeability leaves.
+"""The error that a permeability seen on a coarse grid leaves open in the pressure of Darcy flow.
 
     python benchmarks/darcy_floor.py [--grid 22] [--fields 100] [--draws 64]
 
@@ -15,7 +15,8 @@ For each field of the test samples further ones are drawn by its law on conditio
    points.
 
 The floor is the mean over the samples of |u - mean of the draws| / |u| at the seen points. The mean
-of all fields with these signs is the best guess in the mean square. That of finitely many draws is
+of all fields with these signs is the best guess in the mean square; for the mean of relative errors
+another guess may be a little better. That of finitely many draws is
 a little worse: by the factor sqrt(1 + 1 / draws), which is taken off. Draws of one chain are alike,
 so that the factor is more, and the true floor a little lower; half the draws show how much. Where a
 chain has not left its start the number is too low. Writes results/darcy_floor.json.
@@ -58,6 +59,14 @@ def variances() -> Array:
     return variance
 
 
+def cosines() -> Array:
+    """The functions of these coefficients at the nodes of an axis, (k, i)."""
+    k = np.arange(NODES)
+    values: Array = np.cos(np.pi * k[:, None] * k / (NODES - 1))
+    values[1:] *= 2.0**0.5
+    return values
+
+
 def covariance(grid: int) -> Array:
     """Of the field's values on a grid nested in that of the solution, (grid^2, grid^2).
 
@@ -66,9 +75,7 @@ def covariance(grid: int) -> Array:
         >>> seen.shape, bool(np.allclose(seen, seen.T))
         ((9, 9), True)
     """
-    k = np.arange(NODES)
-    at = np.arange(grid) / (grid - 1)
-    waves = np.cos(np.pi * k[:, None] * at) * np.where(k == 0, 1.0, 2.0**0.5)[:, None]  # (k, grid)
+    waves = cosines()[:, :: (NODES - 1) // (grid - 1)]  # (k, grid)
     pairs = (waves[:, :, None] * waves[:, None, :]).reshape(NODES, -1)  # (k, i i')
     every = pairs.T @ variances() @ pairs  # (i i', j j')
     every = every.reshape(grid, grid, grid, grid).transpose(0, 2, 1, 3)
@@ -124,16 +131,13 @@ def floor(grid: int, fields: int, draws: int, seed: int) -> dict[str, object]:
     law[np.diag_indices_from(law)] += 1e-10 * law.diagonal().mean()  # rounding
     root = np.linalg.cholesky(law)
     factor = cho_factor(law)
-    k = np.arange(NODES)
-    cosines = np.cos(np.pi * k[:, None] * k / (NODES - 1))  # (k, i)
-    cosines[1:] *= 2.0**0.5
-    variance = variances()
+    waves, variance = cosines(), variances()
 
     def kriged(values: Array) -> Array:
         """The mean of the field (n, n) on condition of its values (grid, grid)."""
         weights = cho_solve(factor, values.ravel()).reshape(grid, grid)
-        seen = cosines[:, ::every]
-        mean: Array = cosines.T @ (variance * (seen @ weights @ seen.T)) @ cosines
+        seen = waves[:, ::every]
+        mean: Array = waves.T @ (variance * (seen @ weights @ seen.T)) @ waves
         return mean
 
     errors: dict[int, list[float]] = {draws: [], draws // 2: []}

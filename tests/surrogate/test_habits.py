@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from tests.surrogate.conftest import SMALL, quick, triangles, waves
 
+from funcattn.fitting import budget
 from funcattn.fitting.report import learning_curve
 from funcattn.surrogate import Surrogate
 
@@ -51,6 +52,38 @@ def test_the_budget_decides_size_and_epochs(
     short = Surrogate(budget="1 s", yardsticks=False).fit(inputs, outputs)
     assert short.run.settings.network.width == 32
     assert 1 <= short.run.record["epochs"] <= 3
+
+
+@pytest.mark.parametrize(
+    ("model", "on_a_grid", "ladder"),
+    [
+        ("functional_operator", True, budget.SIZES_ON_GRIDS),
+        ("functional_operator", False, budget.SIZES),
+        ("funcattn", True, budget.SIZES),
+    ],
+)
+def test_only_our_network_on_grids_has_sizes_of_its_own(
+    model: str,
+    on_a_grid: bool,
+    ladder: budget.Ladder,
+    random: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def smallest(left: object, each: object, steps: int, of: budget.Ladder) -> budget.Plan:  # noqa: ARG001
+        asked.append(of)
+        return budget.Plan({"width": 8, "layers": 1, "heads": 2, "bases": 4}, 1, 1.0)
+
+    monkeypatch.setattr(budget, "plan", smallest)
+    fields = random.normal(size=(12, 6, 5))
+    surrogate = Surrogate(model=model, yardsticks=False)
+    if on_a_grid:
+        surrogate.fit(fields, 2 * fields)
+    else:
+        values = fields.reshape(12, 30, 1)
+        surrogate.fit(values, 2 * values, positions=random.random((12, 30, 2)))
+    assert asked == [ladder]
 
 
 def test_yardsticks_stand_beside_the_error(random: np.random.Generator) -> None:
